@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { kMaxSamples = 1000, kWidest = 8 };
+enum { kMaxSamples = 1000, kLl128st = 8 };
 
 /* A part's elements repeat after a prime number of them, so that what lies in another place shows. */
 static const size_t kPeriod = 1000003;
@@ -252,7 +252,7 @@ int main(int argc, char** argv) {
   }
   void* memory[3];
   for (int i = 0; i < 3; ++i) {
-    if (posix_memalign(&memory[i], 4096, i < 2 ? largest : kPeriod * kWidest) != 0) die("no memory for", "a buffer");
+    if (posix_memalign(&memory[i], 4096, i < 2 ? largest : kPeriod * kLl128st) != 0) die("no memory for", "a buffer");
   }
   input = memory[0];
   output = memory[1];

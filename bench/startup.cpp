@@ -67,8 +67,8 @@ class Taken {
  public:
   Taken(Device& device, const Launch& launch) : device_(device) {
     constexpr double kMomentS = 10;
-    require(Disposal::of_process().finish(kMomentS), "the memory of earlier worlds was not freed within ", kMomentS,
-            " s");
+    require(DeferredRelease::of_process().finish(kMomentS), "the memory of earlier worlds was not freed within ",
+            kMomentS, " s");
     const std::shared_ptr<World> meeting = World::create(launch, bench::parameters_from("host", {}));
     for (const std::string& one : meeting->fabric()->all_gather("bench.gpu", device.identity())) {
       sharers_ += one == device.identity() ? 1 : 0;

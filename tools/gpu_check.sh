@@ -122,7 +122,7 @@ run_natives() {
     fi
     case $(basename "$program") in
       # They look at several GPUs.
-      test_cuda_device | test_wide_lines | test_collective | test_one_sided_device | test_segments | test_teams | test_put_signal)
+      test_cuda_device | test_ll128_lines | test_collective | test_one_sided_device | test_segments | test_teams | test_put_signal)
         alone+=("$program")
         ;;
       *) others+=("$program") ;;

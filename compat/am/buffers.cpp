@@ -261,7 +261,7 @@ std::optional<Visit> Buffers::enter(int rank, const Target& target) {
   whole.cpu = load(row.touched_by_cpus) != 0;
   Visit visit(row, whole, nullptr);  // ends with the next line, if there is no use in it
   if (HostGroup::load_acquire(&row.state) != target.state) return std::nullopt;
-  if (rank == rank_ || whole.here == 0 || is_foreign(whole.here) || memory == 0) return visit;
+  if (rank == rank_ || whole.here == 0 || is_remote_process(whole.here) || memory == 0) return visit;
   std::shared_ptr<const void> mapping = fabric_.imported(rank, memory);
   accept_if(mapping != nullptr, APELINK_EFAULT, "rank ", rank, " has freed the memory of its buffer of ", whole.bytes,
             " B at ", pointer(whole.begin), ", and has not unregistered it");

@@ -19,7 +19,7 @@ Mover::~Mover() { let_go_of(world_.device(), stream_); }
 
 Way Mover::way_of(const Payload& payload, const Target& target) const {
   if (target.here == 0) return Way::helper;
-  if (is_foreign(target.here)) return Way::foreign;
+  if (is_remote_process(target.here)) return Way::foreign;
   if (on_host_) return Way::cpu;
   const bool near = world_.device().inspect(payload.local).kind != MemoryKind::device;
   return near && target.cpu ? Way::cpu : Way::stream;
@@ -45,7 +45,7 @@ void Mover::move_now(Way way, const Payload& payload, const Target& target) {
     std::memmove(to, from, payload.bytes);  // a rank may put within its own memory
     return;
   }
-  const Status status = copy_foreign(to, from, payload.bytes);
+  const Status status = copy_cross_memory(to, from, payload.bytes);
   if (status == Status::aborted) refuse_the_gone(payload.rank);
   accept_if(status != Status::timeout, APELINK_ETIMEOUT, "rank ", payload.rank, " did not copy ", payload.bytes,
             " B, which the system lets nobody else copy, within ", world_.fabric()->parameters().timeout_s,

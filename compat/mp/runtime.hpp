@@ -68,7 +68,7 @@ class Runtime {
   std::shared_ptr<Memory> staging_for(const Operation& request);
 
   // --- requests ---
-  // Prepared; blocks are checked against the registration.
+  // CompiledCall; blocks are checked against the registration.
   std::shared_ptr<Operation> message(Kind kind, std::vector<Block> blocks, int peer, const mp_reg_t* reg);
   std::shared_ptr<Operation> put(Block source, int peer, const mp_reg_t* reg, std::size_t offset, mp_window_t window,
                                  int flags);

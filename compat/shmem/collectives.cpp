@@ -25,7 +25,7 @@ void fetch(Group& group, void* dest, const void* source, std::size_t bytes, int 
 }
 
 // Members from this one on, so that not all ask the same one at once.
-int turn(const Group& group, int i) { return (group.rank() + i) % group.size(); }
+int epoch(const Group& group, int i) { return (group.rank() + i) % group.size(); }
 
 void check_root(const Group& group, int root) {
   require(root >= 0 && root < group.size(), "root PE ", root, " does not exist; there are PEs 0 to ", group.size() - 1);
@@ -61,7 +61,7 @@ void collect(Group& group, void* dest, const void* source, std::size_t bytes) {
     return group.run(call);
   }
   for (int i = 0; i < group.size(); ++i) {
-    const int member = turn(group, i);
+    const int member = epoch(group, i);
     const auto index = static_cast<std::size_t>(member);
     fetch(group, at(dest, offsets[index]), source, lengths[index], member);
   }
@@ -75,7 +75,7 @@ void fcollect(Group& group, void* dest, const void* source, std::size_t bytes) {
   }
   group.meet();
   for (int i = 0; i < group.size(); ++i) {
-    const int member = turn(group, i);
+    const int member = epoch(group, i);
     fetch(group, at(dest, static_cast<std::size_t>(member) * bytes), source, bytes, member);
   }
   group.meet();
@@ -89,7 +89,7 @@ void alltoall(Group& group, void* dest, const void* source, std::size_t bytes) {
   group.meet();
   const std::size_t mine = static_cast<std::size_t>(group.rank()) * bytes;
   for (int i = 0; i < group.size(); ++i) {
-    const int member = turn(group, i);
+    const int member = epoch(group, i);
     fetch(group, at(dest, static_cast<std::size_t>(member) * bytes), at(source, mine), bytes, member);
   }
   group.meet();
@@ -104,7 +104,7 @@ void alltoalls(Group& group, void* dest, const void* source, const Strided& how)
   const auto part_to = static_cast<std::size_t>(apart_to) * how.count;
   const auto part_from = static_cast<std::size_t>(apart_from) * how.count;
   for (int i = 0; i < group.size() && how.count > 0; ++i) {
-    const int member = turn(group, i);
+    const int member = epoch(group, i);
     void* const to = at(dest, static_cast<std::size_t>(member) * part_to);
     const void* const from = at(source, static_cast<std::size_t>(group.rank()) * part_from);
     group.context().get_strided(group.shmem().place(to), group.shmem().place(from), {apart_to, apart_from}, how.element,
@@ -165,7 +165,7 @@ void reduce(Group& group, void* dest, const void* source, std::size_t count, con
   group.meet();
   for (int i = 0; i < group.size() && mine > 0; ++i) {
     group.context().put_later(group.shmem().place(at(dest, first * reduction.element)), result.data(),
-                              mine * reduction.element, group.world_rank(turn(group, i)));
+                              mine * reduction.element, group.world_rank(epoch(group, i)));
   }
   group.meet();
 }

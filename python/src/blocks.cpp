@@ -112,7 +112,7 @@ class LaterPoint final : public Event {
 bool is_default(Stream stream) { return reinterpret_cast<std::uintptr_t>(stream.handle) <= 1; }
 
 // Adds the point behind what the stream has to do. While it is captured, its graph keeps the memory.
-void add_point(Disposal::Events& after, const std::shared_ptr<Device>& device, Stream stream,
+void add_point(DeferredRelease::Events& after, const std::shared_ptr<Device>& device, Stream stream,
                const std::shared_ptr<const void>& memory) {
   try {
     if (device->capturing(stream)) return device->retain(stream, memory);
@@ -186,11 +186,12 @@ class GiveBack {
       all.push_back(Stream{reinterpret_cast<void*>(nb::cast<std::uintptr_t>(handle))});
     }
     const auto state = state_.lock();
-    Disposal::Events after = state == nullptr ? Disposal::Events() : state->points();
+    DeferredRelease::Events after = state == nullptr ? DeferredRelease::Events() : state->points();
     const GilRelease without_gil;
     std::erase_if(after, [](const auto& event) { return ended(*event); });
     for (const Stream stream : all) add_point(after, device_, stream, memory_);
-    if (!after.empty() || !frees_at_once_) Disposal::of_process().hand_over(std::move(memory_), std::move(after));
+    if (!after.empty() || !frees_at_once_)
+      DeferredRelease::of_process().hand_over(std::move(memory_), std::move(after));
     memory_.reset();
   }
   void lose() noexcept { static_cast<void>(new (std::nothrow) std::shared_ptr<void>(std::move(memory_))); }

@@ -24,11 +24,11 @@ CASE(the_list_of_algorithms_does_these_kinds) {
                      OpKind::broadcast,      OpKind::all_to_all, OpKind::all_gather_v,   OpKind::all_to_all_v,
                      OpKind::barrier};
   const std::map<Algorithm, Kinds> rows = {
-      {Algorithm::lines, {all.begin(), all.begin() + 10}},
+      {Algorithm::ll, {all.begin(), all.begin() + 10}},
       {Algorithm::two_shot, {OpKind::all_reduce}},
-      {Algorithm::wide,
+      {Algorithm::ll128,
        {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::all_to_all, OpKind::broadcast}},
-      {Algorithm::direct, {all.begin(), all.end() - 1}},
+      {Algorithm::simple, {all.begin(), all.end() - 1}},
       {Algorithm::copy, {all.begin() + 5, all.end() - 1}},
       {Algorithm::ring, {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::broadcast}},
       {Algorithm::tree, {OpKind::all_reduce, OpKind::reduce, OpKind::broadcast}},
@@ -40,7 +40,7 @@ CASE(the_list_of_algorithms_does_these_kinds) {
   for (const auto& [algorithm, kinds] : rows) {
     for (const OpKind kind : all) {
       const bool listed = std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-      const bool barrier_by_lines = kind == OpKind::barrier && algorithm == Algorithm::lines;
+      const bool barrier_by_lines = kind == OpKind::barrier && algorithm == Algorithm::ll;
       if (is_possible(kind, algorithm) == (listed || barrier_by_lines)) continue;
       throw CheckFailed(concat(name_of(kind), " by ", name_of(algorithm), listed ? " is refused" : " is not refused"));
     }
@@ -119,10 +119,10 @@ CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
       for (const Where where : places(world)) {
         for (const OpKind kind : kReductions) {
           const std::size_t count = all_or_few(200'001, 100'001);
-          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, count, Algorithm::direct, where}, &stream);
+          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, count, Algorithm::simple, where}, &stream);
         }
         const std::size_t bytes = all_or_few(1'500'001, 400'001);
-        for (const OpKind kind : kMoves) check_move(world, kind, bytes, Algorithm::direct, where, &stream);
+        for (const OpKind kind : kMoves) check_move(world, kind, bytes, Algorithm::simple, where, &stream);
       }
     });
   }
@@ -176,14 +176,14 @@ CASE(what_is_many_times_a_blocks_share_is_right_to_the_last_byte) {
     for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 5}, {4})) {
       run_ranks(size, parameters, [](World& world) {
         const OwnStream stream(world);
-        for (const OpKind kind : kMoves) check_move(world, kind, 6 * kCount + 11, Algorithm::direct, {}, &stream);
+        for (const OpKind kind : kMoves) check_move(world, kind, 6 * kCount + 11, Algorithm::simple, {}, &stream);
         for (const OpKind kind : kReductions) {
-          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, kCount, Algorithm::direct}, &stream);
-          check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 2 * kCount + 7, Algorithm::direct},
+          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, kCount, Algorithm::simple}, &stream);
+          check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 2 * kCount + 7, Algorithm::simple},
                           &stream);
         }
         for (const ReduceOp op : {ReduceOp::premulsum, ReduceOp::min}) {
-          check_reduction(world, {OpKind::all_reduce, ElementType::float32, op, kCount, Algorithm::direct}, &stream);
+          check_reduction(world, {OpKind::all_reduce, ElementType::float32, op, kCount, Algorithm::simple}, &stream);
         }
       });
     }
@@ -217,7 +217,7 @@ CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
             call.count = kBytes;
             call.type = ElementType::uint8;
             call.root = static_cast<int>(root);
-            call.algorithm = Algorithm::direct;
+            call.algorithm = Algorithm::simple;
             run(world, call, nullptr);
             const auto of_root = pattern(kBytes + 64, 10 * round + root);
             const std::size_t from = 4 + apart * root;
@@ -260,51 +260,51 @@ CASE(two_shot_is_right_up_to_the_size_of_its_slots) {
   });
 }
 
-CASE(wide_is_right_up_to_the_size_of_its_slots_and_refuses_more) {
+CASE(ll128_is_right_up_to_the_size_of_its_slots_and_refuses_more) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = in_pairs(device);
-    parameters.collective_wide_bytes = 100'000;
+    parameters.collective_ll128_bytes = 100'000;
     run_ranks(4, parameters, [](World& world) {
       const OwnStream stream(world);
-      const std::size_t slot = collective::Channel::wide_bytes(*world.fabric(), 4);
+      const std::size_t slot = collective::Channel::ll128_bytes(*world.fabric(), 4);
       CHECK(slot > 10'000 && slot < 12'500);
       const std::size_t most = slot / 2 / 240 * 240 * 4;  // of an all_reduce: a half of every rank's slot for each shot
       for (const std::size_t bytes : {most - 1, most}) {
         for (int i = 0; i < 3; ++i) {  // into both halves of every slot, and those of the next rank behind them
-          check_reduction(world, {OpKind::all_reduce, ElementType::int8, ReduceOp::sum, bytes, Algorithm::wide},
+          check_reduction(world, {OpKind::all_reduce, ElementType::int8, ReduceOp::sum, bytes, Algorithm::ll128},
                           &stream);
         }
       }
-      check_reduction(world, {OpKind::reduce_scatter, ElementType::uint8, ReduceOp::sum, slot, Algorithm::wide},
+      check_reduction(world, {OpKind::reduce_scatter, ElementType::uint8, ReduceOp::sum, slot, Algorithm::ll128},
                       &stream);
       for (const OpKind kind : {OpKind::all_gather, OpKind::all_to_all, OpKind::broadcast}) {
         for (const std::size_t bytes : {slot - 1, slot}) {
-          check_move(world, kind, bytes, Algorithm::wide, Where::reachable, &stream);
+          check_move(world, kind, bytes, Algorithm::ll128, Where::reachable, &stream);
         }
       }
       TestBuffer buffer(world, 4 * slot + 4);
       CollectiveCall call = all_reduce({buffer.data(), buffer.data(), most + 1, ElementType::int8});
-      call.algorithm = Algorithm::wide;
+      call.algorithm = Algorithm::ll128;
       CHECK_THROWS(world.collective().run(call), "do not fit");
       TestBuffer input(world, slot + 1);
       call = collective::all_gather({input.data(), buffer.data(), slot + 1, ElementType::int8});
-      call.algorithm = Algorithm::wide;
+      call.algorithm = Algorithm::ll128;
       CHECK_THROWS(world.collective().run(call), "do not fit");
     });
   }
 }
 
-CASE(without_slots_for_wide_lines_there_are_none) {
+CASE(without_slots_for_ll128_lines_there_are_none) {
   for (const std::int64_t bytes : {0, 1000}) {
     Parameters parameters = in_pairs("host");
-    parameters.collective_wide_bytes = bytes;
+    parameters.collective_ll128_bytes = bytes;
     run_ranks(3, parameters, [](World& world) {
       TestBuffer buffer(world, 4000);
       CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1000, ElementType::int32});
-      CHECK(world.collective().explain(call).find("wide: there are no wide lines for 3 ranks") != std::string::npos);
+      CHECK(world.collective().explain(call).find("wide: there are no LL128 lines for 3 ranks") != std::string::npos);
       world.collective().run(call);
-      call.algorithm = Algorithm::wide;
-      CHECK_THROWS(world.collective().run(call), "algorithm wide cannot: there are no wide lines for 3 ranks");
+      call.algorithm = Algorithm::ll128;
+      CHECK_THROWS(world.collective().run(call), "algorithm wide cannot: there are no LL128 lines for 3 ranks");
     });
   }
 }

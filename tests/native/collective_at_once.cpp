@@ -16,7 +16,7 @@
 
 using namespace onstream;
 using namespace onstream::test;
-using onstream::collective::Room;
+using onstream::collective::BlockBudget;
 
 namespace {
 
@@ -87,7 +87,7 @@ CASE(channels_that_ranks_start_in_different_orders_all_end) {
   for (const std::string& device : device_specs()) {
     for (const int size : all_or_few<std::vector<int>>({2, 3}, {3})) {
       const int channels = size == 2 ? 8 : 6;  // a process has 32 hardware queues for its streams
-      for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::direct, Algorithm::ring}) {
+      for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::simple, Algorithm::ring}) {
         run_ranks(size, quick(device), [&](World& world) {
           std::deque<Repeated> lines = lines_of(world, channels, algorithm);
           for (int round = 0; round < kRounds; ++round) {
@@ -103,7 +103,7 @@ CASE(channels_that_ranks_start_in_different_orders_all_end) {
 CASE(two_channels_that_ranks_start_in_different_orders_end) {
   for (const std::string& device : device_specs()) {
     run_ranks(2, quick(device), [&](World& world) {
-      std::deque<Repeated> lines = lines_of(world, 2, Algorithm::direct);
+      std::deque<Repeated> lines = lines_of(world, 2, Algorithm::simple);
       for (int round = 0; round < 10; ++round) {
         in_own_order(world.rank() + round, 2, 2, [&](int i) { lines[i].start(3); });
         for (Repeated& line : lines) line.finish();
@@ -117,7 +117,7 @@ CASE(graphs_that_were_captured_before_more_channels_were_made_run_beside_those) 
   constexpr int kChannels = 6;
   for (const std::string& device : device_specs()) {
     run_ranks(2, quick(device), [&](World& world) {
-      std::deque<Repeated> lines = lines_of(world, kBefore, Algorithm::direct);
+      std::deque<Repeated> lines = lines_of(world, kBefore, Algorithm::simple);
       std::vector<std::shared_ptr<Graph>> graphs;
       for (Repeated& line : lines) {
         world.device().begin_capture(line.stream);
@@ -187,14 +187,14 @@ CASE(teams_and_the_world_and_a_neighbourhood_and_a_plan_run_at_once_in_different
 
 namespace {
 
-constexpr Room::Limits kGpu{66, 64, 0, 1};  // an H200 of one rank
+constexpr BlockBudget::Limits kGpu{66, 64, 0, 1};  // an H200 of one rank
 
-std::shared_ptr<Room::Part> entered(Room& room, World& world, const std::vector<int>& ranks,
-                                    Room::Limits limits = kGpu) {
-  return room.enter(*world.fabric(), "a test", Room::Blocks::in_order, ranks, limits);
+std::shared_ptr<BlockBudget::Part> entered(BlockBudget& room, World& world, const std::vector<int>& ranks,
+                                           BlockBudget::Limits limits = kGpu) {
+  return room.enter(*world.fabric(), "a test", BlockBudget::Blocks::in_order, ranks, limits);
 }
 
-std::vector<int> calls_of(Room::Part& part, int count) {
+std::vector<int> calls_of(BlockBudget::Part& part, int count) {
   std::vector<int> blocks;
   for (int i = 0; i < count; ++i) blocks.push_back(part.of_next_call());
   return blocks;
@@ -204,16 +204,16 @@ std::vector<int> calls_of(Room::Part& part, int count) {
 
 CASE(a_call_has_as_many_blocks_on_every_rank_whenever_the_ranks_come_to_it) {
   on_all_devices(3, [](World& world) {
-    Room room;
+    BlockBudget room;
     const std::vector<int> all = {0, 1, 2};
-    const auto enter = [&](Room::Blocks how) { return room.enter(*world.fabric(), "a test", how, all, kGpu); };
-    const auto first = enter(Room::Blocks::in_order);
+    const auto enter = [&](BlockBudget::Blocks how) { return room.enter(*world.fabric(), "a test", how, all, kGpu); };
+    const auto first = enter(BlockBudget::Blocks::in_order);
     std::vector<int> had;
     // Some ranks are ahead of others when there are more channels.
     for (int i = 0; i < world.rank(); ++i) had.push_back(first->of_next_call());
-    const auto second = enter(Room::Blocks::in_order);
+    const auto second = enter(BlockBudget::Blocks::in_order);
     for (int i = 0; i < 3 - world.rank(); ++i) had.push_back(first->of_next_call());
-    const auto third = enter(Room::Blocks::all);
+    const auto third = enter(BlockBudget::Blocks::all);
     while (had.size() < 8) had.push_back(first->of_next_call());
     CHECK((had == std::vector<int>{64, 64, 64, 22, 22, 22, 22, 22}));
     CHECK(second->of_next_call() == 22);
@@ -223,14 +223,14 @@ CASE(a_call_has_as_many_blocks_on_every_rank_whenever_the_ranks_come_to_it) {
 
 CASE(channels_share_what_they_may_place_and_graphs_keep_what_they_have) {
   const auto share = [](std::vector<int> kept, int limit = 66, bool shared = false,
-                        Room::Blocks how = Room::Blocks::in_order) {
-    return Room::share({limit, 64, shared, std::move(kept), how});
+                        BlockBudget::Blocks how = BlockBudget::Blocks::in_order) {
+    return BlockBudget::share({limit, 64, shared, std::move(kept), how});
   };
   CHECK(share({0}) == 64);
   CHECK(share({0, 0}) == 64);
   CHECK(share({64, 64}) == 64);
   CHECK(share({0, 0}, 66, true) == 33);
-  CHECK(share({0, 0}, 66, false, Room::Blocks::all) == 33);
+  CHECK(share({0, 0}, 66, false, BlockBudget::Blocks::all) == 33);
   CHECK(share({0, 0}, 60) == 59);
   CHECK(share({0, 0, 0}) == 22);
   CHECK(share({0, 0, 0, 0, 0, 0, 0, 0}) == 8);
@@ -242,7 +242,7 @@ CASE(channels_share_what_they_may_place_and_graphs_keep_what_they_have) {
 
 CASE(a_team_that_has_called_less_than_another_steps_at_its_own_calls) {
   on_all_devices(4, [](World& world) {
-    Room room;
+    BlockBudget room;
     const int rank = world.rank();
     const std::vector<int> team = rank < 2 ? std::vector<int>{0, 1} : std::vector<int>{3, 2};
     const auto part = entered(room, world, team);
@@ -259,7 +259,7 @@ CASE(a_team_that_has_called_less_than_another_steps_at_its_own_calls) {
 
 CASE(a_rank_of_no_team_steps_by_itself) {
   on_all_devices(3, [](World& world) {
-    Room room;
+    BlockBudget room;
     const auto part = entered(room, world, world.rank() == 2 ? std::vector<int>{} : std::vector<int>{0, 1});
     if (world.rank() < 2) (void)calls_of(*part, 5);
     const auto second = entered(room, world, {0, 1, 2});
@@ -270,7 +270,7 @@ CASE(a_rank_of_no_team_steps_by_itself) {
 
 CASE(a_part_that_one_rank_has_let_go_of_counts_until_all_have) {
   on_all_devices(3, [](World& world) {
-    Room room;
+    BlockBudget room;
     const std::vector<int> all = {0, 1, 2};
     auto first = entered(room, world, all);
     (void)calls_of(*first, world.rank() == 1 ? 4 : 1);
@@ -291,7 +291,7 @@ CASE(a_part_that_one_rank_has_let_go_of_counts_until_all_have) {
 
 CASE(a_graph_keeps_its_channels_room_when_the_channel_is_gone) {
   on_all_devices(2, [](World& world) {
-    Room room;
+    BlockBudget room;
     Device& device = world.device();
     auto channel = std::make_unique<collective::Channel>(*world.fabric(), room, std::vector<int>{0, 1}, 0);
     channel->room().keep(40);
@@ -314,7 +314,7 @@ CASE(a_graph_keeps_its_channels_room_when_the_channel_is_gone) {
 
 CASE(a_graph_keeps_a_neighbourhoods_room) {
   on_all_devices(2, [](World& world) {
-    Room room;
+    BlockBudget room;
     const collective::EdgeList none;
     auto channel = std::make_unique<collective::EdgeChannel>(*world.fabric(), room, none, 0);
     channel->room().keep(40);
@@ -328,7 +328,7 @@ CASE(a_graph_keeps_a_neighbourhoods_room) {
 
 CASE(ranks_that_captured_unequally_often_step_at_different_calls_and_then_agree_again) {
   on_all_devices(2, [](World& world) {
-    Room room;
+    BlockBudget room;
     const auto part = entered(room, world, {0, 1});
     (void)calls_of(*part, world.rank() == 0 ? 5 : 3);  // two were captured again
     const auto second = entered(room, world, {0, 1});
@@ -344,20 +344,20 @@ struct OneChannel {
       : fabric(*world.fabric()), channel(fabric, room, ranks, 0), runner(world.fabric()) {}
 
   void run(const CollectiveCall& call, int most) {
-    collective::Prepared work;
+    collective::CompiledCall work;
     work.add(collective::prepare(fabric, channel, ranks, call, most));
     runner.run_and_wait(channel.order, work);
   }
 
   Fabric& fabric;
-  Room room;
+  BlockBudget room;
   const std::vector<int> ranks = {0, 1};
   collective::Channel channel;
   collective::Runner runner;
 };
 
 CASE(ranks_whose_kernels_of_one_call_have_different_numbers_of_blocks_are_told) {
-  const Algorithm algorithms[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling};
+  const Algorithm algorithms[] = {Algorithm::simple, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling};
   for (const Algorithm algorithm : algorithms) {
     for (const bool adds : {true, false}) {
       if (!adds && algorithm == Algorithm::halving_doubling) continue;
@@ -378,7 +378,7 @@ CASE(ranks_whose_kernels_of_one_call_have_different_numbers_of_blocks_are_told) 
 CASE(calls_are_prepared_while_another_rank_still_makes_the_channel) {
   std::atomic<bool> prepared = false;
   run_ranks(2, quick("host"), [&](World& world) {
-    Room room;
+    BlockBudget room;
     const auto first = entered(room, world, {0, 1});
     if (world.rank() == 1) {
       const std::uint64_t start = now_ns();
@@ -399,7 +399,7 @@ CASE(calls_are_prepared_while_another_rank_still_makes_the_channel) {
 
 CASE(what_does_not_fit_is_known) {
   const auto fits = [](std::vector<int> kept, bool shared = false, int limit = 66) {
-    return Room::fits({limit, 64, shared, std::move(kept), Room::Blocks::in_order});
+    return BlockBudget::fits({limit, 64, shared, std::move(kept), BlockBudget::Blocks::in_order});
   };
   CHECK(fits({0}));
   CHECK(fits({64, 64}));

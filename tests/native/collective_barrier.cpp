@@ -30,9 +30,9 @@ class Rounds {
         got_(world, 8 * kRounds * size()),
         slow_(world, 2 * kSlowBytes) {}
 
-  void write_numbers(std::uint64_t turn) {
+  void write_numbers(std::uint64_t epoch) {
     std::vector<unsigned char> bytes;
-    for (std::size_t round = 0; round < kRounds; ++round) append(bytes, number(turn, round, world_.rank()));
+    for (std::size_t round = 0; round < kRounds; ++round) append(bytes, number(epoch, round, world_.rank()));
     numbers_.write(bytes);
   }
 
@@ -53,22 +53,22 @@ class Rounds {
     }
   }
 
-  void check(std::uint64_t turn, const CollectiveCall& barrier) {
+  void check(std::uint64_t epoch, const CollectiveCall& barrier) {
     world_.synchronize(stream_);
     std::vector<unsigned char> expected;
     for (std::size_t round = 0; round < kRounds; ++round) {
-      for (int peer = 0; peer < world_.size(); ++peer) append(expected, number(turn, round, peer));
+      for (int peer = 0; peer < world_.size(); ++peer) append(expected, number(epoch, round, peer));
     }
     if (got_.read() == expected) return;
     throw CheckFailed(
-        concat("by ", name_of(barrier.algorithm), ", turn ", turn, ": numbers of other rounds were seen"));
+        concat("by ", name_of(barrier.algorithm), ", epoch ", epoch, ": numbers of other rounds were seen"));
   }
 
  private:
   std::size_t size() const { return static_cast<std::size_t>(world_.size()); }
   std::size_t rank() const { return static_cast<std::size_t>(world_.rank()); }
-  static std::uint64_t number(std::uint64_t turn, std::size_t round, int rank) {
-    return 10000 * (turn + 1) + 100 * round + static_cast<std::uint64_t>(rank);
+  static std::uint64_t number(std::uint64_t epoch, std::size_t round, int rank) {
+    return 10000 * (epoch + 1) + 100 * round + static_cast<std::uint64_t>(rank);
   }
 
   World& world_;
@@ -101,10 +101,10 @@ CASE(a_barrier_by_each_algorithm_orders_what_is_around_it) {
     const OwnStream stream(world);
     Rounds rounds(world, stream);
     for (const CollectiveCall& barrier : barriers(world)) {
-      for (std::uint64_t turn = 0; turn < 2; ++turn) {
-        rounds.write_numbers(turn);
+      for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+        rounds.write_numbers(epoch);
         rounds.enqueue(barrier);
-        rounds.check(turn, barrier);
+        rounds.check(epoch, barrier);
       }
     }
   });
@@ -118,14 +118,14 @@ CASE(a_captured_barrier_by_each_algorithm_orders_what_is_around_it_at_every_repl
       world.device().begin_capture(stream);
       rounds.enqueue(barrier);
       const auto graph = end_capture_of_all(world, stream);
-      for (std::uint64_t turn = 0; turn < 4; ++turn) {
-        rounds.write_numbers(turn);
-        if (turn == 2) {
+      for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+        rounds.write_numbers(epoch);
+        if (epoch == 2) {
           rounds.enqueue(barrier);  // among eager ones
         } else {
           world.device().launch(graph, stream);
         }
-        rounds.check(turn, barrier);
+        rounds.check(epoch, barrier);
       }
     }
   });
@@ -135,7 +135,7 @@ CASE(barriers_are_done_by_lines_and_in_stages) {
   on_all_devices_in_pairs(4, [](World& world) {
     std::set<Algorithm> known;
     for (const CollectiveCall& barrier : barriers(world)) known.insert(barrier.algorithm);
-    CHECK((known == std::set<Algorithm>{Algorithm::automatic, Algorithm::lines, Algorithm::hierarchical}));
+    CHECK((known == std::set<Algorithm>{Algorithm::automatic, Algorithm::ll, Algorithm::hierarchical}));
   });
 }
 

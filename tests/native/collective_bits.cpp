@@ -202,7 +202,7 @@ CASE(a_deterministic_call_passes_by_the_algorithm_that_a_parameter_asks_for) {
         CHECK(told.find(concat(name_of(algorithm), ": it adds in ")) != std::string::npos);
         world.collective().run(call);
         const std::vector<unsigned char> here = output.read();
-        call.algorithm = Algorithm::lines;
+        call.algorithm = Algorithm::ll;
         world.collective().run(call);
         CHECK(output.read() == here);
         call.type = ElementType::int32;
@@ -284,11 +284,11 @@ CASE(sums_by_the_engine_and_in_two_halves_have_the_bits_of_lines) {
           input.write(mine);
           CollectiveCall call = all_reduce({input.data(), output.data(), kCount, kind.type}, kind.op);
           call.factor = 1 + 0.1 * world.rank();
-          call.algorithm = Algorithm::lines;
+          call.algorithm = Algorithm::ll;
           world.collective().run(call);
           const std::vector<unsigned char> by_lines = output.read();
           const std::uint64_t before = world.fabric()->copies().served();
-          call.algorithm = Algorithm::direct;
+          call.algorithm = Algorithm::simple;
           world.collective().run(call);
           expect(world, call, output.read(), by_lines, engine ? "engine" : "halves");
           const bool by_engine = world.fabric()->copies().served() > before;
@@ -307,14 +307,14 @@ CASE(the_contributions_have_other_bits_in_another_order) {
       for (const Kind& kind : kKinds) {
         if (size_of(kind.type) < sizeof(float)) continue;  // rounded once, so that few orders show
         std::vector<unsigned char> results[2];
-        for (const int turn : {0, 1}) {
-          const auto mine = contribution(kind.type, kind.op, kCount, turn == 0 ? world.rank() : 3 - world.rank());
+        for (const int epoch : {0, 1}) {
+          const auto mine = contribution(kind.type, kind.op, kCount, epoch == 0 ? world.rank() : 3 - world.rank());
           TestBuffer buffer(world, mine.size());
           buffer.write(mine);
           CollectiveCall call = all_reduce({buffer.data(), buffer.data(), kCount, kind.type}, kind.op);
-          call.factor = turn == 0 ? 1 + 0.1 * world.rank() : 1 + 0.1 * (3 - world.rank());
+          call.factor = epoch == 0 ? 1 + 0.1 * world.rank() : 1 + 0.1 * (3 - world.rank());
           world.collective().run(call);
-          results[turn] = buffer.read();
+          results[epoch] = buffer.read();
         }
         CHECK(results[0] != results[1]);
       }
@@ -412,7 +412,7 @@ CASE(products_are_rounded_before_they_are_added_by_every_algorithm) {
     check_complex_products<double>(world, ElementType::complex128);
   });
   coverage.check(std::array{OpKind::all_reduce},
-                 std::array{Algorithm::lines, Algorithm::two_shot, Algorithm::wide, Algorithm::direct, Algorithm::ring,
+                 std::array{Algorithm::ll, Algorithm::two_shot, Algorithm::ll128, Algorithm::simple, Algorithm::ring,
                             Algorithm::tree, Algorithm::halving_doubling});
 }
 

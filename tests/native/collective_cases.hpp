@@ -35,14 +35,14 @@ inline std::vector<ReduceOp> ops_for(ElementType type) {
 }
 
 constexpr Algorithm kEach[] = {
-    Algorithm::lines,       Algorithm::two_shot, Algorithm::wide, Algorithm::direct,
-    Algorithm::copy,        Algorithm::ring,     Algorithm::tree, Algorithm::halving_doubling,
+    Algorithm::ll,          Algorithm::two_shot, Algorithm::ll128, Algorithm::simple,
+    Algorithm::copy,        Algorithm::ring,     Algorithm::tree,  Algorithm::halving_doubling,
     Algorithm::hierarchical};
 // Those for large ones that go through the stage where they have to.
-constexpr Algorithm kBulk[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
+constexpr Algorithm kBulk[] = {Algorithm::simple, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
                                Algorithm::hierarchical};
 // Those that add in the order of the ranks.
-constexpr Algorithm kSameBits[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::wide, Algorithm::direct};
+constexpr Algorithm kSameBits[] = {Algorithm::ll, Algorithm::two_shot, Algorithm::ll128, Algorithm::simple};
 
 // Two ranks are a group to algorithm hierarchical.
 inline Parameters in_pairs(const std::string& device) {
@@ -130,7 +130,7 @@ class Coverage {
     Seen& on = seen()[world.device().kind()];
     ++on.counts[{call.kind, call.algorithm}];
     on.streams_may_wait |= streams_may_wait(world);
-    on.has_wide_lines |= machine_of(world).wide_bytes > 0;  // GPUs that should have them: wide_lines.cpp
+    on.has_ll128_lines |= machine_of(world).ll128_bytes > 0;  // GPUs that should have them: ll128_lines.cpp
   }
   // Throws unless each of these kinds ran by each of these algorithms that does it there.
   void check(std::span<const OpKind> kinds, std::span<const Algorithm> algorithms) const {
@@ -153,10 +153,10 @@ class Coverage {
   struct Seen {
     std::map<std::pair<OpKind, Algorithm>, int> counts;
     bool streams_may_wait = false;
-    bool has_wide_lines = false;
+    bool has_ll128_lines = false;
 
     bool cannot(Algorithm algorithm) const {
-      return (algorithm == Algorithm::copy && !streams_may_wait) || (algorithm == Algorithm::wide && !has_wide_lines);
+      return (algorithm == Algorithm::copy && !streams_may_wait) || (algorithm == Algorithm::ll128 && !has_ll128_lines);
     }
   };
   using PerDevice = std::map<DeviceKind, Seen>;

@@ -24,7 +24,7 @@
 using namespace onstream;
 using namespace onstream::test;
 using onstream::collective::Channel;
-using onstream::collective::Launching;
+using onstream::collective::KernelLaunch;
 
 namespace {
 
@@ -38,9 +38,9 @@ template <ElementType kType>
 void add_reductions(std::vector<Entry>& entries) {
   using namespace onstream::collective;
   using Rule = typename RuleOf<kType>::Rule;
-  entries.insert(entries.end(), {{&reduce_lines_kernel(kType), crowd_entry<ReduceLines<Rule>>},
-                                 {&two_shot_kernel(kType), crowd_entry<TwoShotLines<Rule>>},
-                                 {&reduce_wide_kernel(kType), crowd_entry<ReduceWide<Rule>>},
+  entries.insert(entries.end(), {{&reduce_ll_kernel(kType), crowd_entry<ReduceLl<Rule>>},
+                                 {&two_shot_kernel(kType), crowd_entry<TwoShotLl<Rule>>},
+                                 {&reduce_ll128_kernel(kType), crowd_entry<ReduceLl128<Rule>>},
                                  {&bulk_reduce_kernel(kType, Reach::near), crowd_entry<BulkReduce<Rule, kNear>>},
                                  {&pass_reduce_kernel(kType), crowd_entry<PassReduce<Rule>>}});
 }
@@ -50,8 +50,8 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = [] {
     std::vector<Entry> out = {{&pass_move_kernel(), crowd_entry<PassMove>},
                               {&barrier_kernel(), crowd_entry<collective::Barrier>},
-                              {&trade_lines_kernel(), crowd_entry<TradeLines>},
-                              {&trade_wide_kernel(), crowd_entry<TradeWide>},
+                              {&exchange_ll_kernel(), crowd_entry<ExchangeLl>},
+                              {&trade_ll128_kernel(), crowd_entry<ExchangeLl128>},
                               {&bulk_move_kernel(Reach::near), crowd_entry<BulkMove<kNear>>}};
     add_reductions<ElementType::int32>(out);
     add_reductions<ElementType::float16>(out);
@@ -73,7 +73,7 @@ class Crowd {
       : fabric_(*world.fabric()), ranks_(all_ranks(world)), channel_(fabric_, room_, ranks_, 0), grid_(grid) {}
 
   void run(const CollectiveCall& call) const {
-    const Launching work = prepare(fabric_, channel_, ranks_, call, 1);
+    const KernelLaunch work = prepare(fabric_, channel_, ranks_, call, 1);
     for (const Entry& entry : entries()) {
       if (entry.kernel == work.kernel) return entry.run(work.bytes.data(), grid_for(call));
     }
@@ -81,26 +81,25 @@ class Crowd {
   }
 
  private:
-  // Wide lines are for whole octets.
+  // LL128 lines are for whole subgroups.
   Grid grid_for(const CollectiveCall& call) const {
-    if (call.algorithm != Algorithm::wide) return grid_;
+    if (call.algorithm != Algorithm::ll128) return grid_;
     return {grid_.blocks, (grid_.threads + CrowdBlock::kOctet - 1) / CrowdBlock::kOctet * CrowdBlock::kOctet};
   }
 
   Fabric& fabric_;
-  collective::Room room_;
+  collective::BlockBudget room_;
   std::vector<int> ranks_;
   Channel channel_;
   Grid grid_;
 };
 
-constexpr Algorithm kByKernels[] = {Algorithm::lines,           Algorithm::two_shot, Algorithm::wide,
-                                    Algorithm::direct,          Algorithm::ring,     Algorithm::tree,
-                                    Algorithm::halving_doubling};
+constexpr Algorithm kByKernels[] = {Algorithm::ll,   Algorithm::two_shot, Algorithm::ll128,           Algorithm::simple,
+                                    Algorithm::ring, Algorithm::tree,     Algorithm::halving_doubling};
 
 // Fewer threads than a post has lines, more than all posts have, one alone, and a number that divides nothing.
 constexpr Grid kShapes[] = {{2, 3}, {1, 24}, {3, 1}, {2, 13}};
-constexpr Grid kFewThreads = {1, 9};  // two octets of a wide line, still
+constexpr Grid kFewThreads = {1, 9};  // two subgroups of an LL128 line, still
 
 using Body = std::function<void(World&, const Crowd&)>;
 
@@ -115,7 +114,7 @@ void with_crowds(int size, const Parameters& parameters, const Body& body) {
   for (const Grid grid : all_or_few(all, all.first(1))) with_crowd(size, parameters, grid, body);
 }
 // All shapes of with_crowds() among three ranks, and one shape among other numbers of them: four for a second round of
-// what halves, in blocks of two octets.
+// what halves, in blocks of two subgroups.
 void with_many_crowds(const Parameters& parameters, const Body& body) {
   with_crowds(3, parameters, body);
   with_crowd(4, parameters, all_or_few(kShapes[3], kFewThreads), body);
@@ -126,7 +125,7 @@ void run(World&, const CollectiveCall& call, const Crowd* crowd) { crowd->run(ca
 
 }  // namespace
 
-// All_reduces by wide lines in one shot and in two, and, where ranks share cores, of several stripes either way.
+// All_reduces by LL128 lines in one shot and in two, and, where ranks share cores, of several stripes either way.
 void check_reductions(std::initializer_list<Algorithm> algorithms) {
   const Coverage coverage;
   with_many_crowds(quick("host"), [&](World& world, const Crowd& crowd) {
@@ -146,10 +145,10 @@ void check_reductions(std::initializer_list<Algorithm> algorithms) {
 }
 
 CASE(reductions_by_lines_are_right_by_blocks_of_several_threads) {
-  check_reductions({Algorithm::lines, Algorithm::two_shot, Algorithm::wide});
+  check_reductions({Algorithm::ll, Algorithm::two_shot, Algorithm::ll128});
 }
 
-CASE(reductions_from_buffer_to_buffer_are_right_by_blocks_of_several_threads) { check_reductions({Algorithm::direct}); }
+CASE(reductions_from_buffer_to_buffer_are_right_by_blocks_of_several_threads) { check_reductions({Algorithm::simple}); }
 
 CASE(reductions_that_are_passed_on_are_right_by_blocks_of_several_threads) {
   check_reductions({Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling});
@@ -165,7 +164,7 @@ CASE(moves_are_right_by_blocks_of_several_threads) {
         }
       }
     }
-    for (const Where where : places(world)) check_counts(world, 200, Algorithm::direct, where, &crowd);
+    for (const Where where : places(world)) check_counts(world, 200, Algorithm::simple, where, &crowd);
   });
   coverage.check(kMoves, kByKernels);
   coverage.check(kCounted, kByKernels);
@@ -194,12 +193,12 @@ CASE(sums_are_added_up_before_they_are_given_where_that_is_asked_for) {
     parameters.collective_halves_bytes = from;
     with_many_crowds(parameters, [](World& world, const Crowd& crowd) {
       for (const std::size_t count : {1, 5, 999, 1000, 4099}) {
-        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::direct},
+        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::simple},
                         &crowd);
       }
       for (const OpKind kind : {OpKind::all_reduce, OpKind::reduce}) {
-        check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 4099, Algorithm::direct}, &crowd);
-        check_reduction(world, {kind, ElementType::int32, ReduceOp::premulsum, 2000, Algorithm::direct}, &crowd);
+        check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 4099, Algorithm::simple}, &crowd);
+        check_reduction(world, {kind, ElementType::int32, ReduceOp::premulsum, 2000, Algorithm::simple}, &crowd);
       }
     });
   }
@@ -211,8 +210,8 @@ CASE(broadcasts_from_rank_to_rank_are_right_in_any_number_of_blocks) {
   with_many_crowds(parameters, [](World& world, const Crowd& crowd) {
     for (const Where where : places(world)) {
       for (const std::size_t count : {5, 6001}) {
-        check_move(world, OpKind::broadcast, count, Algorithm::direct, where, &crowd);
-        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 40, Algorithm::direct}, &crowd);
+        check_move(world, OpKind::broadcast, count, Algorithm::simple, where, &crowd);
+        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 40, Algorithm::simple}, &crowd);
       }
     }
   });
@@ -225,7 +224,7 @@ CASE(large_broadcasts_are_right_in_several_blocks_of_several_threads) {
     parameters.collective_chain_bytes = chain_bytes;
     with_crowd(3, parameters, kShapes[0], [](World& world, const Crowd& crowd) {
       for (const Where where : places(world)) {
-        check_move(world, OpKind::broadcast, 5'000'011, Algorithm::direct, where, &crowd);
+        check_move(world, OpKind::broadcast, 5'000'011, Algorithm::simple, where, &crowd);
       }
     });
   }
@@ -242,10 +241,10 @@ CASE(barriers_of_several_threads_wait_for_every_rank) {
       for (int round = 1; round <= 20; ++round) {
         said[static_cast<std::size_t>(world.rank())].store(round);
         CollectiveCall barrier = collective::barrier();
-        barrier.algorithm = Algorithm::lines;
+        barrier.algorithm = Algorithm::ll;
         crowd.run(barrier);
         CHECK(all_have_said(round));
-        if (round % 4 == 0) check_move(world, OpKind::broadcast, 9, Algorithm::lines, Where::reachable, &crowd);
+        if (round % 4 == 0) check_move(world, OpKind::broadcast, 9, Algorithm::ll, Where::reachable, &crowd);
       }
     };
     for (const Grid grid : {kFewThreads, Grid{2, size / 2}}) {  // a thread for each of the others, at least
@@ -259,7 +258,7 @@ CASE(barriers_of_several_threads_wait_for_every_rank) {
 CASE(lines_do_not_care_in_how_many_blocks_they_go) {
   run_ranks(3, quick("host"), [](World& world) {
     const Crowd crowd(world, kShapes[world.rank()]);
-    for (const Algorithm algorithm : {Algorithm::lines, Algorithm::two_shot, Algorithm::wide}) {
+    for (const Algorithm algorithm : {Algorithm::ll, Algorithm::two_shot, Algorithm::ll128}) {
       for (const std::size_t count : {5, 1000}) {
         check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, algorithm}, &crowd);
       }
@@ -276,16 +275,16 @@ CASE(sums_and_moves_by_the_copy_engine_are_right_in_any_number_of_blocks) {
     const CopyThread& copies = world.fabric()->copies();
     for (const std::size_t count : {std::size_t{5}, 8 * size, 1024 * size, 1024 * size + 1}) {
       const std::uint64_t before = copies.served();
-      check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::direct}, &crowd);
+      check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::simple}, &crowd);
       CHECK((copies.served() > before) == (count % (4 * size) == 0));
     }
-    check_reduction(world, {OpKind::all_reduce, ElementType::float16, ReduceOp::sum, 512 * size, Algorithm::direct},
+    check_reduction(world, {OpKind::all_reduce, ElementType::float16, ReduceOp::sum, 512 * size, Algorithm::simple},
                     &crowd);
-    for (const OpKind kind : kMoves) check_move(world, kind, 6001, Algorithm::direct, Where::reachable, &crowd);
+    for (const OpKind kind : kMoves) check_move(world, kind, 6001, Algorithm::simple, Where::reachable, &crowd);
   });
 }
 
-CASE(collectives_of_every_algorithm_follow_each_other_by_turns) {
+CASE(collectives_of_every_algorithm_follow_each_other_by_epochs) {
   with_crowds(3, quick("host"), [](World& world, const Crowd& crowd) {
     for (int round = 0; round < 4; ++round) {
       for (const Algorithm algorithm : kByKernels) {
@@ -303,10 +302,10 @@ CASE(two_ranks_move_right_in_any_number_of_blocks) {
     with_crowd(2, quick("host"), grid, [](World& world, const Crowd& crowd) {
       for (const OpKind kind : kMoves) {
         for (const std::size_t bytes : {1, 100, 60'001}) {
-          check_move(world, kind, bytes, Algorithm::direct, Where::reachable, &crowd);
+          check_move(world, kind, bytes, Algorithm::simple, Where::reachable, &crowd);
         }
       }
-      check_counts(world, 200, Algorithm::direct, Where::reachable, &crowd);
+      check_counts(world, 200, Algorithm::simple, Where::reachable, &crowd);
     });
   }
 }

@@ -55,7 +55,7 @@ void expect_refusal(int size, const std::string& device, const Make& usual, cons
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(50));
 }
 
-const Make kSum = [](const Vector& vector) { return by(Algorithm::lines, all_reduce(vector)); };
+const Make kSum = [](const Vector& vector) { return by(Algorithm::ll, all_reduce(vector)); };
 
 struct Pair {
   const char* what;
@@ -63,33 +63,33 @@ struct Pair {
 };
 
 const Pair kPairs[] = {
-    {"reduction", kSum, [](const Vector& v) { return by(Algorithm::lines, all_reduce(v, ReduceOp::max)); }},
+    {"reduction", kSum, [](const Vector& v) { return by(Algorithm::ll, all_reduce(v, ReduceOp::max)); }},
     {"type", kSum,
      [](Vector v) {
        v.type = ElementType::float32;
-       return by(Algorithm::lines, all_reduce(v));
+       return by(Algorithm::ll, all_reduce(v));
      }},
     {"count", kSum,
      [](Vector v) {
        v.count = 23;
-       return by(Algorithm::lines, all_reduce(v));
+       return by(Algorithm::ll, all_reduce(v));
      }},
     {"kind", kSum, [](const Vector&) { return barrier(); }},
-    {"kind, of some to some", kSum, [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 0)); }},
+    {"kind, of some to some", kSum, [](const Vector& v) { return by(Algorithm::ll, broadcast(v, 0)); }},
     {"algorithm", kSum, [](const Vector& v) { return by(Algorithm::two_shot, all_reduce(v)); }},
-    {"lines and direct", kSum, [](const Vector& v) { return by(Algorithm::direct, all_reduce(v)); }},
-    {"wide lines", kSum, [](const Vector& v) { return by(Algorithm::wide, all_reduce(v)); }},
-    {"wide lines and direct", [](const Vector& v) { return by(Algorithm::wide, all_reduce(v)); },
-     [](const Vector& v) { return by(Algorithm::direct, all_reduce(v)); }},
-    {"count in wide lines", [](const Vector& v) { return by(Algorithm::wide, all_reduce(v)); },
+    {"lines and direct", kSum, [](const Vector& v) { return by(Algorithm::simple, all_reduce(v)); }},
+    {"LL128 lines", kSum, [](const Vector& v) { return by(Algorithm::ll128, all_reduce(v)); }},
+    {"LL128 lines and direct", [](const Vector& v) { return by(Algorithm::ll128, all_reduce(v)); },
+     [](const Vector& v) { return by(Algorithm::simple, all_reduce(v)); }},
+    {"count in LL128 lines", [](const Vector& v) { return by(Algorithm::ll128, all_reduce(v)); },
      [](Vector v) {
        v.count = 20;
-       return by(Algorithm::wide, all_reduce(v));
+       return by(Algorithm::ll128, all_reduce(v));
      }},
-    {"root of a broadcast", [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 0)); },
-     [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 1)); }},
-    {"root of a reduce", [](const Vector& v) { return by(Algorithm::lines, reduce(v, ReduceOp::sum, 0)); },
-     [](const Vector& v) { return by(Algorithm::lines, reduce(v, ReduceOp::sum, 1)); }},
+    {"root of a broadcast", [](const Vector& v) { return by(Algorithm::ll, broadcast(v, 0)); },
+     [](const Vector& v) { return by(Algorithm::ll, broadcast(v, 1)); }},
+    {"root of a reduce", [](const Vector& v) { return by(Algorithm::ll, reduce(v, ReduceOp::sum, 0)); },
+     [](const Vector& v) { return by(Algorithm::ll, reduce(v, ReduceOp::sum, 1)); }},
     {"count in two shots", [](const Vector& v) { return by(Algorithm::two_shot, all_reduce(v)); },
      [](Vector v) {
        v.count = 20;
@@ -155,11 +155,11 @@ CASE(small_ones_that_differ_are_refused_long_before_the_deadline) {
 CASE(two_that_both_send_or_both_wait_are_told_too) {
   for (const std::string& device : device_specs()) {
     expect_refusal(
-        2, device, [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 0)); },
-        [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 1)); });
+        2, device, [](const Vector& v) { return by(Algorithm::ll, broadcast(v, 0)); },
+        [](const Vector& v) { return by(Algorithm::ll, broadcast(v, 1)); });
     expect_refusal(
-        2, device, [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 1)); },
-        [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 0)); });
+        2, device, [](const Vector& v) { return by(Algorithm::ll, broadcast(v, 1)); },
+        [](const Vector& v) { return by(Algorithm::ll, broadcast(v, 0)); });
   }
 }
 
@@ -174,7 +174,7 @@ CASE(counts_of_a_pair_that_differ_are_refused_before_anything_is_stored_there) {
 }
 
 CASE(calls_that_differ_in_one_thing_have_other_flags) {
-  const auto flag = [](const CollectiveCall& call, Algorithm algorithm = Algorithm::lines) {
+  const auto flag = [](const CollectiveCall& call, Algorithm algorithm = Algorithm::ll) {
     const collective::Flag both = collective::flag_of(1, signature_of(call, algorithm));
     CHECK((both.low & 1) == 1 && (both.high & 1) == 1);
     return both.low;
@@ -201,12 +201,12 @@ CASE(calls_that_differ_in_one_thing_have_other_flags) {
     other.root = root;
     CHECK(root == call.root || flag(other) != flag(call));
   }
-  CHECK(flag(call, Algorithm::lines) != flag(call, Algorithm::two_shot));
+  CHECK(flag(call, Algorithm::ll) != flag(call, Algorithm::two_shot));
   CollectiveCall large = call;
   for (int bit = 11; bit < 50; ++bit) {
     large.count = call.count + (std::size_t{1} << bit);
-    const auto other = collective::flag_of(1, signature_of(large, Algorithm::lines));
-    const auto mine = collective::flag_of(1, signature_of(call, Algorithm::lines));
+    const auto other = collective::flag_of(1, signature_of(large, Algorithm::ll));
+    const auto mine = collective::flag_of(1, signature_of(call, Algorithm::ll));
     CHECK(other.low != mine.low || other.high != mine.high);
   }
 }
@@ -217,10 +217,10 @@ namespace {
 class Pairing {
  public:
   static constexpr std::uint32_t kSlotLines = 64;
-  static constexpr std::uint32_t kWideLines = 128;
+  static constexpr std::uint32_t kLl128Lines = 128;
 
   explicit Pairing(Algorithm algorithm)
-      : algorithm_(algorithm), places_(collective::places_of(2, kSlotLines, kWideLines, 256)) {
+      : algorithm_(algorithm), places_(collective::places_of(2, kSlotLines, kLl128Lines, 256)) {
     for (int rank = 0; rank < 2; ++rank) {
       parts_[rank] = std::vector<Line>(places_.bytes / sizeof(Line) + 1);
       addresses_[rank] = reinterpret_cast<std::uint64_t>(parts_[rank].data());
@@ -229,7 +229,7 @@ class Pairing {
   // `heard`: everybody heard from everybody in the collective before.
   void start_at(std::uint64_t epoch, bool heard = true) {
     for (auto& state : states_) {
-      for (collective::Turn& turn : state.turns) turn.word = (epoch - 1) << 1 | (heard ? 1 : 0);
+      for (collective::Turn& epoch : state.epochs) epoch.word = (epoch - 1) << 1 | (heard ? 1 : 0);
     }
   }
   // That both have started `epoch`, to both.
@@ -258,13 +258,13 @@ class Pairing {
         body.signature = signature_of(all_gather({nullptr, nullptr, bytes, ElementType::uint8}), algorithm_);
         threads[rank] = std::thread([body] { body(HostGroup(0, 1)); });
       };
-      if (algorithm_ == Algorithm::wide) {
-        collective::TradeWide body;
+      if (algorithm_ == Algorithm::ll128) {
+        collective::ExchangeLl128 body;
         body.stripes = collective::stripes_for(bytes);
         body.part = body.whole = bytes;
         run(body);
       } else {
-        run(collective::TradeLines{});
+        run(collective::ExchangeLl{});
       }
     }
     for (std::thread& thread : threads) thread.join();
@@ -277,11 +277,11 @@ class Pairing {
     for (const auto& part : parts_) {
       const auto wide = part.begin() + static_cast<std::ptrdiff_t>(places_.wide / sizeof(Line));
       left += static_cast<std::size_t>(std::count_if(part.begin(), part.begin() + 4 * kSlotLines, written));
-      left += static_cast<std::size_t>(std::count_if(wide, wide + 4 * kWideLines, written));
+      left += static_cast<std::size_t>(std::count_if(wide, wide + 4 * kLl128Lines, written));
     }
     return left;
   }
-  bool failed() const { return states_[0].turns[0].failed != 0 || states_[1].turns[0].failed != 0; }
+  bool failed() const { return states_[0].epochs[0].failed != 0 || states_[1].epochs[0].failed != 0; }
 
  private:
   collective::View view(int rank) {
@@ -291,7 +291,7 @@ class Pairing {
     view.rank = static_cast<std::uint32_t>(rank);
     view.size = 2;
     view.slot_lines = kSlotLines;
-    view.wide_lines = kWideLines;
+    view.ll128_lines = kLl128Lines;
     view.stage_bytes = 256;
     view.places = places_;
     view.worlds = worlds_;
@@ -318,7 +318,7 @@ std::vector<std::byte> gathered(std::size_t bytes, int value) {
 }  // namespace
 
 CASE(lines_are_cleared_before_their_flags_come_again) {
-  Pairing pair(Algorithm::lines);
+  Pairing pair(Algorithm::ll);
   const std::uint64_t again = 2 * collective::kCleanEvery;  // when flags come again
   pair.start_at(7);
   for (int i = 0; i < 4; ++i) CHECK(pair.gather(256, i) == gathered(256, i));  // 32 lines of each parity and rank
@@ -334,8 +334,8 @@ CASE(lines_are_cleared_before_their_flags_come_again) {
   CHECK(!pair.failed());
 }
 
-CASE(wide_lines_are_cleared_before_their_flags_come_again) {
-  Pairing pair(Algorithm::wide);
+CASE(ll128_lines_are_cleared_before_their_flags_come_again) {
+  Pairing pair(Algorithm::ll128);
   const std::uint64_t again = 2 * collective::kCleanEvery;
   pair.start_at(7);
   for (int i = 0; i < 4; ++i) CHECK(pair.gather(500, 100 + i) == gathered(500, 100 + i));  // three stripes
@@ -354,7 +354,7 @@ CASE(wide_lines_are_cleared_before_their_flags_come_again) {
 // nothing look like beside numbers that have come round.
 CASE(what_nobody_announced_is_waited_for_at_every_epoch) {
   for (const std::uint64_t epoch : {std::uint64_t{7}, (std::uint64_t{1} << 31) + 7, (std::uint64_t{1} << 32) + 7}) {
-    Pairing pair(Algorithm::wide);
+    Pairing pair(Algorithm::ll128);
     pair.start_at(epoch, false);
     pair.announce(epoch - 2);
     std::atomic<bool> done = false;

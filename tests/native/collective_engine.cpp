@@ -37,17 +37,17 @@ CASE(moves_are_right_by_the_engine) {
       for (const std::size_t bytes : {1, 511, all_or_few(300'001, 60'001)}) {
         for (const OpKind kind : kMoves) {
           const std::uint64_t before = served(world);
-          check_move(world, kind, bytes, Algorithm::direct, Where::reachable, &stream);
+          check_move(world, kind, bytes, Algorithm::simple, Where::reachable, &stream);
           const bool is_root = world.rank() == world.size() - 1;
           bool sends = kind == OpKind::all_gather || kind == OpKind::all_to_all || (kind == OpKind::gather) != is_root;
           if (kind == OpKind::broadcast && several) sends = false;  // ranks forward to each other
           CHECK((served(world) > before) == sends);
         }
-        check_counts(world, bytes, Algorithm::direct, Where::reachable, &stream);
+        check_counts(world, bytes, Algorithm::simple, Where::reachable, &stream);
       }
     });
   }
-  constexpr Algorithm kDirect[] = {Algorithm::direct};
+  constexpr Algorithm kDirect[] = {Algorithm::simple};
   coverage.check(kMoves, kDirect);
   coverage.check(kCounted, kDirect);
 }
@@ -60,7 +60,7 @@ CASE(sums_are_right_by_the_engine) {
       const auto size = static_cast<std::size_t>(world.size());
       const auto check = [&](ElementType type, std::size_t count) {
         const std::uint64_t before = served(world);
-        check_reduction(world, {OpKind::all_reduce, type, ReduceOp::sum, count, Algorithm::direct}, &stream);
+        check_reduction(world, {OpKind::all_reduce, type, ReduceOp::sum, count, Algorithm::simple}, &stream);
         return served(world) - before;
       };
       const std::uint64_t by_engine = 2 * (collective::kChunks + size - 2);  // pushed and given
@@ -71,9 +71,9 @@ CASE(sums_are_right_by_the_engine) {
       CHECK(check(ElementType::float64, size * 8192) == by_engine);
       CHECK(check(ElementType::float32, size * 8192 + 3) == 0);
       CHECK(check(ElementType::int64, 5) == 0);
-      check_reduction(world, {OpKind::all_reduce, ElementType::float32, ReduceOp::avg, 4096, Algorithm::direct},
+      check_reduction(world, {OpKind::all_reduce, ElementType::float32, ReduceOp::avg, 4096, Algorithm::simple},
                       &stream);
-      check_reduction(world, {OpKind::reduce_scatter, ElementType::float32, ReduceOp::sum, 99, Algorithm::direct},
+      check_reduction(world, {OpKind::reduce_scatter, ElementType::float32, ReduceOp::sum, 99, Algorithm::simple},
                       &stream);
     });
   }
@@ -93,7 +93,7 @@ CASE(sums_by_the_engine_where_one_rank_works_in_place) {
       const bool mine = in_place == world.rank();
       CollectiveCall call =
           collective::all_reduce({in.data(), mine ? in.data() : out.data(), kCount, ElementType::int32}, ReduceOp::sum);
-      call.algorithm = Algorithm::direct;
+      call.algorithm = Algorithm::simple;
       const std::uint64_t before = served(world);
       world.collective().run(call, stream);
       world.synchronize(stream);
@@ -110,10 +110,10 @@ CASE(what_the_engine_takes_is_captured_and_replayed_and_part_of_plans) {
       const OwnStream stream(world);
       const std::uint64_t before = served(world);
       const std::size_t count = 4096 * static_cast<std::size_t>(world.size());
-      const Reduction sum{OpKind::all_reduce, ElementType::float32, ReduceOp::sum, count, Algorithm::direct};
+      const Reduction sum{OpKind::all_reduce, ElementType::float32, ReduceOp::sum, count, Algorithm::simple};
       for (const OpKind kind : {OpKind::all_gather, OpKind::all_to_all}) {
-        check_move(world, kind, 70'001, Algorithm::direct, Where::reachable, Replayed{stream});
-        check_move(world, kind, 70'001, Algorithm::direct, Where::reachable, Planned{stream});
+        check_move(world, kind, 70'001, Algorithm::simple, Where::reachable, Replayed{stream});
+        check_move(world, kind, 70'001, Algorithm::simple, Where::reachable, Planned{stream});
       }
       check_reduction(world, sum, Replayed{stream});
       check_reduction(world, sum, Planned{stream});
@@ -177,7 +177,7 @@ CASE(what_ends_well_beside_a_failure_has_been_moved) {
       CollectiveCall call =
           sums ? collective::all_reduce({in.data(), out.data(), kCount, ElementType::int32}, ReduceOp::sum)
                : all_to_all({in.data(), out.data(), 4 * kCount / kRanks});
-      call.algorithm = Algorithm::direct;
+      call.algorithm = Algorithm::simple;
       world.collective().run(call, stream);
       world.synchronize(stream);
       CHECK(out.read() == expected);
@@ -216,7 +216,7 @@ CASE(slots_of_the_engine_outlive_their_team_and_serve_again) {
       mine.write(of(world.rank(), round));
       const OwnStream stream(world);
       CollectiveCall call = all_gather({mine.data(), both.data(), kBytes});
-      call.algorithm = Algorithm::direct;
+      call.algorithm = Algorithm::simple;
       auto team = world.collective().among(std::vector<int>{0, 1});
       std::shared_ptr<Graph> graph;
       if (round % 2 == 0) {
@@ -244,7 +244,7 @@ CASE(the_engine_moves_nothing_else) {
     TestBuffer out(world, 60'000 * static_cast<std::size_t>(world.size()));
     const OwnStream stream(world);
     CollectiveCall call = all_to_all({in.data(), out.data(), 60'000});
-    call.algorithm = Algorithm::direct;
+    call.algorithm = Algorithm::simple;
     world.collective().run(call, stream);
     world.synchronize(stream);
     CHECK(served(world) == 0);

@@ -214,7 +214,7 @@ CASE(large_ones_that_differ_are_refused_before_anything_is_moved) {
       buffer.write(before);
       CollectiveCall call =
           (world.rank() == 1 ? row.odd : row.usual)({buffer.data(), buffer.data(), kCount, ElementType::int32});
-      call.algorithm = Algorithm::direct;
+      call.algorithm = Algorithm::simple;
       CHECK_THROWS(world.collective().run(call), "calls another collective, or the same with another count");
       CHECK(buffer.read() == before);
     });
@@ -222,7 +222,7 @@ CASE(large_ones_that_differ_are_refused_before_anything_is_moved) {
 }
 
 CASE(ranks_that_ask_for_different_algorithms_are_told) {
-  const Algorithm rows[][2] = {{Algorithm::direct, Algorithm::ring},
+  const Algorithm rows[][2] = {{Algorithm::simple, Algorithm::ring},
                                {Algorithm::ring, Algorithm::tree},
                                {Algorithm::halving_doubling, Algorithm::ring}};
   for (const auto& row : rows) {
@@ -243,7 +243,7 @@ CASE(ranks_with_other_parameters_of_collectives_are_told) {
     return parameters;
   };
   const std::pair<const char*, std::function<void(Parameters&)>> changes[] = {
-      {"collective_algorithm=direct", [](Parameters& one) { one.collective_algorithm = "direct"; }},
+      {"collective_algorithm=simple", [](Parameters& one) { one.collective_algorithm = "simple"; }},
       {"collective_check=on", [](Parameters& one) { one.collective_check = "on"; }},
       {"collective_channels=16", [](Parameters& one) { one.collective_channels = 16; }},
       {"collective_bytes=1048576", [](Parameters& one) { one.collective_bytes = 1 << 20; }},
@@ -309,7 +309,7 @@ CASE(copies_to_what_a_peer_cannot_address_are_refused_by_every_rank) {
     call.algorithm = Algorithm::copy;
     CHECK_THROWS(world.collective().run(call),
                  "all_gather of 1000 B: algorithm copy cannot, as of rank 2: rank 0 cannot address its output");
-    call.algorithm = Algorithm::direct;
+    call.algorithm = Algorithm::simple;
     world.collective().run(call);
   });
 }
@@ -365,11 +365,11 @@ CASE(checking_names_who_calls_something_else) {
       CHECK_THROWS(it.run(broadcast(vector(4, ElementType::int32), odd ? 2 : 0)),
                    "rank 1: broadcast of 4 int32, root 2");
       CHECK_THROWS(it.run(odd ? barrier() : all_reduce(vector(4, ElementType::int32))), "rank 1: barrier");
-      for (const int turn : {0, 1}) {  // the same two in another order: both are named, and neither runs
-        CHECK_THROWS(it.run(odd == (turn == 0) ? all_reduce(vector(4, ElementType::int32))
-                                               : broadcast(vector(4, ElementType::int32), 0)),
-                     turn == 0 ? "rank 0: broadcast of 4 int32, root 0\n  rank 1: all_reduce of 4 int32 sum"
-                               : "rank 0: all_reduce of 4 int32 sum\n  rank 1: broadcast of 4 int32, root 0");
+      for (const int epoch : {0, 1}) {  // the same two in another order: both are named, and neither runs
+        CHECK_THROWS(it.run(odd == (epoch == 0) ? all_reduce(vector(4, ElementType::int32))
+                                                : broadcast(vector(4, ElementType::int32), 0)),
+                     epoch == 0 ? "rank 0: broadcast of 4 int32, root 0\n  rank 1: all_reduce of 4 int32 sum"
+                                : "rank 0: all_reduce of 4 int32 sum\n  rank 1: broadcast of 4 int32, root 0");
       }
       CollectiveCall call;
       call.kind = OpKind::all_to_all_v;
@@ -405,7 +405,7 @@ CASE(an_algorithm_is_chosen_by_cost_and_explained) {
     const std::string large = world.collective().explain(call);
     CHECK(large.find("4 ranks: direct") != std::string::npos &&
           large.find("do not fit the slots") != std::string::npos);
-    call.algorithm = Algorithm::direct;
+    call.algorithm = Algorithm::simple;
     CHECK(world.collective().explain(call).find("asked for") != std::string::npos);
     CHECK(world.collective().explain(call).find("only for those who ask for it: other links than a ring's stay idle") !=
           std::string::npos);
@@ -436,7 +436,7 @@ CASE(a_check_refuses_what_the_call_would_be_refused_for) {
   });
 }
 
-// As measured (algorithm.cpp): what costs the least differs where ranks have to take turns on a core.
+// As measured (algorithm.cpp): what costs the least differs where ranks have to take epochs on a core.
 CASE(what_is_taken_on_the_host_depends_on_whether_each_rank_has_a_core) {
   std::byte buffer[1];
   const auto taken = [&](OpKind kind, std::size_t bytes, int size, bool crowded) {
@@ -449,25 +449,25 @@ CASE(what_is_taken_on_the_host_depends_on_whether_each_rank_has_a_core) {
     call.count = bytes / sizeof(float);
     return collective::choose(call, machine).algorithm;
   };
-  CHECK(taken(OpKind::all_reduce, 32, 2, false) == Algorithm::lines);
-  CHECK(taken(OpKind::all_reduce, 128, 2, false) == Algorithm::wide);  // in one shot; in two lines would cost less
-  CHECK(taken(OpKind::all_reduce, 128, 4, true) == Algorithm::wide);   // the same
-  CHECK(taken(OpKind::all_reduce, 512, 2, false) == Algorithm::wide);
-  CHECK(taken(OpKind::all_reduce, 4096, 2, false) == Algorithm::direct);
-  CHECK(taken(OpKind::all_gather, 1024, 2, false) == Algorithm::wide);
-  CHECK(taken(OpKind::all_gather, 4096, 2, false) == Algorithm::direct);
-  CHECK(taken(OpKind::broadcast, 4096, 2, false) == Algorithm::direct);
-  CHECK(taken(OpKind::all_reduce, 8, 4, true) == Algorithm::lines);
-  CHECK(taken(OpKind::all_reduce, 1024, 4, true) == Algorithm::wide);
-  CHECK(taken(OpKind::all_reduce, 4096, 4, true) == Algorithm::wide);  // in two
-  CHECK(taken(OpKind::all_reduce, 8192, 4, true) == Algorithm::direct);
-  CHECK(taken(OpKind::all_to_all, 1024, 4, true) == Algorithm::wide);
-  CHECK(taken(OpKind::all_to_all, 8192, 4, true) == Algorithm::direct);
-  CHECK(taken(OpKind::broadcast, 4096, 4, true) == Algorithm::wide);
+  CHECK(taken(OpKind::all_reduce, 32, 2, false) == Algorithm::ll);
+  CHECK(taken(OpKind::all_reduce, 128, 2, false) == Algorithm::ll128);  // in one shot; in two lines would cost less
+  CHECK(taken(OpKind::all_reduce, 128, 4, true) == Algorithm::ll128);   // the same
+  CHECK(taken(OpKind::all_reduce, 512, 2, false) == Algorithm::ll128);
+  CHECK(taken(OpKind::all_reduce, 4096, 2, false) == Algorithm::simple);
+  CHECK(taken(OpKind::all_gather, 1024, 2, false) == Algorithm::ll128);
+  CHECK(taken(OpKind::all_gather, 4096, 2, false) == Algorithm::simple);
+  CHECK(taken(OpKind::broadcast, 4096, 2, false) == Algorithm::simple);
+  CHECK(taken(OpKind::all_reduce, 8, 4, true) == Algorithm::ll);
+  CHECK(taken(OpKind::all_reduce, 1024, 4, true) == Algorithm::ll128);
+  CHECK(taken(OpKind::all_reduce, 4096, 4, true) == Algorithm::ll128);  // in two
+  CHECK(taken(OpKind::all_reduce, 8192, 4, true) == Algorithm::simple);
+  CHECK(taken(OpKind::all_to_all, 1024, 4, true) == Algorithm::ll128);
+  CHECK(taken(OpKind::all_to_all, 8192, 4, true) == Algorithm::simple);
+  CHECK(taken(OpKind::broadcast, 4096, 4, true) == Algorithm::ll128);
 }
 
 // As measured (docs/decisions/0011).
-CASE(wide_lines_take_two_shots_where_one_would_take_longer_than_a_trip) {
+CASE(ll128_lines_take_two_shots_where_one_would_take_longer_than_a_trip) {
   const auto in_two = [](DeviceKind device, bool crowded, int size, std::size_t bytes, OpKind kind) {
     CollectiveCall call;
     call.kind = kind;
@@ -475,7 +475,7 @@ CASE(wide_lines_take_two_shots_where_one_would_take_longer_than_a_trip) {
     call.count = bytes / sizeof(double);
     collective::Machine machine{device, 0, size};
     machine.crowded = crowded;
-    return collective::wide_in_two_shots(call, machine);
+    return collective::ll128_in_two_shots(call, machine);
   };
   const auto most_in_one = [&](DeviceKind device, bool crowded, int size) {
     std::size_t bytes = 8;
@@ -501,7 +501,7 @@ CASE(the_copy_engine_is_asked_for_what_is_large_and_explained) {
     collective::Machine machine{device, rank, size, 16384, 16384};
     machine.engine = use;
     const bool told = explain(call, machine).find("by the copy engine (collective_engine)") != std::string::npos;
-    CHECK(told == (collective::choose(call, machine).algorithm == Algorithm::direct && asks_engine(call, machine)));
+    CHECK(told == (collective::choose(call, machine).algorithm == Algorithm::simple && asks_engine(call, machine)));
     return told;
   };
   const auto large_on_gpus = [&](const CollectiveCall& call, int rank, int size) {

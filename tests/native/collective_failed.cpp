@@ -18,7 +18,7 @@
 
 using namespace onstream;
 using namespace onstream::test;
-using onstream::collective::Room;
+using onstream::collective::BlockBudget;
 
 namespace {
 
@@ -32,9 +32,9 @@ struct Nothing {
   void operator()(const HostGroup&) const {}
 };
 
-collective::Launching launching_of(Grid grid) {
+collective::KernelLaunch launching_of(Grid grid) {
   static const Kernel kernel{"nothing", host_entry<Nothing>, nullptr};
-  collective::Launching out;
+  collective::KernelLaunch out;
   out.set(kernel, Nothing(), grid);
   return out;
 }
@@ -63,10 +63,10 @@ CASE(copies_that_fail_half_way_leave_no_wait_that_nothing_ends) {
 
 CASE(a_capture_that_fails_half_way_counts_in_the_room_of_its_channel) {
   run_ranks(2, quick("host"), [](World& world) {
-    Room room;
+    BlockBudget room;
     collective::Channel channel(*world.fabric(), room, {0, 1}, 0);
     collective::Runner runner(world.fabric());
-    collective::Prepared work;
+    collective::CompiledCall work;
     work.add(launching_of({40, 1}));
     work.add(launching_of({0, 1}));
     const OwnStream stream(world);
@@ -74,7 +74,7 @@ CASE(a_capture_that_fails_half_way_counts_in_the_room_of_its_channel) {
     CHECK_THROWS((void)runner.enqueue(channel.order, stream, work), "with 0 blocks");
     const std::shared_ptr<Graph> graph = world.device().end_capture(stream);
     const auto enter = [&] {
-      return room.enter(*world.fabric(), "a test", Room::Blocks::in_order, std::vector{0, 1}, {66, 64, 0, 1});
+      return room.enter(*world.fabric(), "a test", BlockBudget::Blocks::in_order, std::vector{0, 1}, {66, 64, 0, 1});
     };
     const auto second = enter();
     const auto third = enter();
@@ -112,15 +112,15 @@ CASE(nobody_writes_to_buffers_of_ranks_whose_collective_before_has_failed) {
         return outs.back()->data();
       };
       const auto type = ElementType::int32;
-      add(collective::all_reduce({in.data(), out(), kCount, type}), Algorithm::direct);
+      add(collective::all_reduce({in.data(), out(), kCount, type}), Algorithm::simple);
       add(collective::all_reduce({in.data(), out(), 64, type}), Algorithm::two_shot);
-      add(collective::all_gather({in.data(), out(), 64, type}), Algorithm::lines);
-      add(collective::all_gather({in.data(), out(), kCount, type}), Algorithm::direct);
-      add(collective::broadcast({in.data(), out(), 64, type}, 0), Algorithm::lines);
-      if (device == "host") add(collective::all_gather({in.data(), out(), 64, type}), Algorithm::wide);
+      add(collective::all_gather({in.data(), out(), 64, type}), Algorithm::ll);
+      add(collective::all_gather({in.data(), out(), kCount, type}), Algorithm::simple);
+      add(collective::broadcast({in.data(), out(), 64, type}, 0), Algorithm::ll);
+      if (device == "host") add(collective::all_gather({in.data(), out(), 64, type}), Algorithm::ll128);
       add(collective::all_gather({in.data(), out(), kCount, type}), Algorithm::ring);
       CollectiveCall first = collective::all_reduce({in.data(), in.data(), 4, type});
-      first.algorithm = Algorithm::lines;
+      first.algorithm = Algorithm::ll;
       const OwnStream stream(world);
       world.collective().run(first, stream);
       world.synchronize(stream);

@@ -29,8 +29,8 @@ void disturb(bool rounding) {
 }
 
 constexpr Algorithm kAlgorithms[] = {
-    Algorithm::automatic, Algorithm::lines, Algorithm::two_shot,         Algorithm::wide,        Algorithm::direct,
-    Algorithm::ring,      Algorithm::tree,  Algorithm::halving_doubling, Algorithm::hierarchical};
+    Algorithm::automatic, Algorithm::ll,   Algorithm::two_shot,         Algorithm::ll128,       Algorithm::simple,
+    Algorithm::ring,      Algorithm::tree, Algorithm::halving_doubling, Algorithm::hierarchical};
 
 // Below the normal numbers of a format the bits count, so sums of bits are bits of sums.
 template <class Bits>

@@ -22,7 +22,7 @@ void on_many_ranks(const std::function<void(World&)>& body) {
 }
 
 // Memory that nobody else can address goes through the stage, which is small.
-constexpr Algorithm kStaged[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling};
+constexpr Algorithm kStaged[] = {Algorithm::simple, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling};
 
 CASE(every_reduction_of_many_ranks_is_right_by_every_algorithm) {
   const Coverage coverage;
@@ -49,14 +49,14 @@ CASE(every_move_of_many_ranks_is_right_by_every_algorithm) {
 }
 
 CASE(everything_of_many_ranks_goes_through_their_stages) {
-  constexpr Algorithm kDirect[] = {Algorithm::direct};
+  constexpr Algorithm kDirect[] = {Algorithm::simple};
   const Coverage coverage;
   on_many_ranks([](World& world) {
     for (const OpKind kind : kReductions) {
-      check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, 20, Algorithm::direct, Where::plain}, nullptr);
+      check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, 20, Algorithm::simple, Where::plain}, nullptr);
     }
-    for (const OpKind kind : kMoves) check_move(world, kind, 64, Algorithm::direct, Where::plain, nullptr);
-    check_counts(world, 10, Algorithm::direct, Where::plain, nullptr);
+    for (const OpKind kind : kMoves) check_move(world, kind, 64, Algorithm::simple, Where::plain, nullptr);
+    check_counts(world, 10, Algorithm::simple, Where::plain, nullptr);
   });
   coverage.check(kReductions, kDirect);
   coverage.check(kMoves, kDirect);
@@ -76,7 +76,7 @@ CASE(many_ranks_pass_what_is_longer_than_a_window_through_their_stages) {
                     nullptr);
   });
   coverage.check(std::array{OpKind::all_reduce}, kStaged);
-  coverage.check(std::array{OpKind::broadcast}, std::array{Algorithm::direct, Algorithm::ring, Algorithm::tree});
+  coverage.check(std::array{OpKind::broadcast}, std::array{Algorithm::simple, Algorithm::ring, Algorithm::tree});
   coverage.check(std::array{OpKind::all_gather}, std::array{Algorithm::halving_doubling});
 }
 

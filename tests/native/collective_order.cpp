@@ -34,10 +34,10 @@ CASE(captured_collectives_mean_the_same_at_every_replay_among_eager_ones) {
       return one;
     };
     all_ones();
-    all.run(call(Algorithm::lines), stream);  // channels are made outside of captures and within them
+    all.run(call(Algorithm::ll), stream);  // channels are made outside of captures and within them
     world.device().begin_capture(stream);
     for (const Algorithm algorithm :
-         {Algorithm::lines, Algorithm::two_shot, Algorithm::wide, Algorithm::direct, Algorithm::ring, Algorithm::tree,
+         {Algorithm::ll, Algorithm::two_shot, Algorithm::ll128, Algorithm::simple, Algorithm::ring, Algorithm::tree,
           Algorithm::halving_doubling, Algorithm::hierarchical}) {
       all.run(call(algorithm), stream);
     }
@@ -50,7 +50,7 @@ CASE(captured_collectives_mean_the_same_at_every_replay_among_eager_ones) {
       world.device().launch(graph, stream);
       expected *= 65536;
       if (i % 2 == 0) {
-        all.run(call(Algorithm::lines), stream);
+        all.run(call(Algorithm::ll), stream);
         expected *= 4;
       }
     }
@@ -117,7 +117,7 @@ CASE(captured_moves_mean_the_same_at_every_replay_among_eager_ones) {
     TestBuffer told(world, kBytes);
     const OwnStream stream(world);
     Collective& it = world.collective();
-    for (const Algorithm algorithm : {Algorithm::direct, Algorithm::copy}) {
+    for (const Algorithm algorithm : {Algorithm::simple, Algorithm::copy}) {
       const auto by = [&](CollectiveCall call) {
         call.algorithm = algorithm;
         return call;
@@ -158,7 +158,7 @@ CASE(broadcasts_may_run_ahead_of_slow_readers) {
     TestBuffer input(world, kCount * 4);
     TestBuffer output(world, kCount * 4 * kRounds);
     const OwnStream stream(world);
-    for (const Algorithm algorithm : {Algorithm::lines, Algorithm::wide}) {
+    for (const Algorithm algorithm : {Algorithm::ll, Algorithm::ll128}) {
       // The root sends and never receives; then another root; each result is kept.
       for (int round = 0; round < kRounds; ++round) {
         const int root = round / 50 % 3;
@@ -207,7 +207,7 @@ CASE(streams_may_take_turns_on_one_channel) {
 }
 
 // Two graphs of one channel, in an order that a word alone says: the second one's collective is placed on a GPU while
-// the kernel in front of it waits for that word, and takes its turn behind the first one's all the same.
+// the kernel in front of it waits for that word, and takes its epoch behind the first one's all the same.
 CASE(captured_collectives_of_one_channel_follow_words) {
   on_all_devices_in_pairs(2, [](World& world) {
     const TestBuffer word(world, 8);
@@ -225,7 +225,7 @@ CASE(captured_collectives_of_one_channel_follow_words) {
     const OwnStream listens(world);
     const auto sum_on = [&](const TestBuffer& values, Stream stream) {
       CollectiveCall call = all_reduce({values.data(), values.data(), 1, ElementType::int64});
-      call.algorithm = Algorithm::lines;
+      call.algorithm = Algorithm::ll;
       world.collective().run(call, stream);
     };
     Device& device = world.device();
@@ -311,7 +311,7 @@ CASE(teams_of_some_ranks_work_beside_each_other) {
       std::vector<unsigned char> bytes;
       append(bytes, rank);
       mine.write(bytes);
-      for (const Algorithm algorithm : {Algorithm::lines, Algorithm::direct, Algorithm::copy, Algorithm::ring}) {
+      for (const Algorithm algorithm : {Algorithm::ll, Algorithm::simple, Algorithm::copy, Algorithm::ring}) {
         CollectiveCall call = all_gather({mine.data(), all.data(), 1, ElementType::int32});
         call.algorithm = algorithm;
         if (!can(world, call)) continue;

@@ -22,7 +22,7 @@ static_assert(std::is_same_v<ElementOf<Multiply>, Matrix> && std::is_same_v<Elem
 constexpr auto kAdd = [](double x, double y) { return x + y; };
 static_assert(std::is_same_v<ElementOf<decltype(kAdd)>, double>);
 
-constexpr Algorithm kWithFunctors[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct};
+constexpr Algorithm kWithFunctors[] = {Algorithm::ll, Algorithm::two_shot, Algorithm::simple};
 
 // A functor and what the ranks give to it.
 template <class F, class T>
@@ -188,8 +188,8 @@ CASE(large_elements_are_of_many_ranks_too) {
 // As many as there can be; packs of which no whole number is in 64.
 CASE(many_ranks_reduce_elements_of_24_and_40_bytes) {
   run_ranks(all_or_few(64, 16), quick("host"), [](World& world) {
-    check(world, kLargest, {OpKind::all_reduce, 3, Algorithm::lines}, nullptr);
-    check(world, kMaps<40>, {OpKind::scan, 2, Algorithm::lines}, nullptr);
+    check(world, kLargest, {OpKind::all_reduce, 3, Algorithm::ll}, nullptr);
+    check(world, kMaps<40>, {OpKind::scan, 2, Algorithm::ll}, nullptr);
   });
 }
 

@@ -137,7 +137,7 @@ CASE(a_call_means_the_same_before_and_behind_stages_captures_and_new_channels) {
     Collective& all = world.collective();
     input.write(doubles([&](std::size_t i) { return given(world.rank(), i); }));
     CollectiveCall lines = all_reduce({input.data(), output.data(), kCount, ElementType::float64});
-    lines.algorithm = Algorithm::lines;
+    lines.algorithm = Algorithm::ll;
     const auto is_right = [&](const std::function<void()>& act) {
       for (int i = 0; i < 3; ++i) {
         output.write(doubles([](std::size_t) { return kBefore; }));
@@ -169,18 +169,18 @@ CASE(a_call_means_the_same_before_and_behind_stages_captures_and_new_channels) {
 }
 
 CASE(what_is_kept_is_replaced_and_forgotten) {
-  using collective::Prepared;
+  using collective::CompiledCall;
   const auto device = open_device("host", 0);
   const auto memory = device->allocate(kBytes, MemoryKind::device);
   const collective::Buffers buffers = {{{memory->data(), device->inspect(memory->data()), device->frees()}, {}}};
   const auto made = [](int most, bool by_lines) {
-    Prepared work;
+    CompiledCall work;
     work.most = most;
     work.by_lines = by_lines;
-    return std::make_shared<const Prepared>(work);
+    return std::make_shared<const CompiledCall>(work);
   };
   const auto call = [&](int root) { return collective::broadcast({memory->data(), nullptr, 8, {}}, root); };
-  collective::Recent recent;
+  collective::CallCache recent;
   const auto most_of = [&](int root) {
     const auto work = recent.find(call(root), *device);
     return work == nullptr ? 0 : work->most;
@@ -227,7 +227,7 @@ CASE(memory_at_an_address_that_was_freed_is_what_it_is_now) {
     auto large = std::make_unique<TestBuffer>(world, kLarge);
     std::byte* const address = large->data();
     CollectiveCall call = all_reduce({address, address, 512, ElementType::float64});
-    call.algorithm = Algorithm::lines;  // by direct a peer in this process would keep the pages
+    call.algorithm = Algorithm::ll;  // by direct a peer in this process would keep the pages
     for (int i = 0; i < 2; ++i) world.collective().run(call);
     world.barrier();
     large.reset();

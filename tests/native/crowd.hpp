@@ -54,19 +54,19 @@ struct CrowdBlock {
   static constexpr std::size_t kRoom = 16384;
 
   explicit CrowdBlock(int threads) : all(threads) {
-    for (int i = 0; i < threads / kOctet; ++i) octets.emplace_back(kOctet);
+    for (int i = 0; i < threads / kOctet; ++i) subgroups.emplace_back(kOctet);
     for (int i = 0; i < threads; i += kWarp) warps.emplace_back(std::min(kWarp, threads - i));
   }
 
   Gathering all;
-  std::deque<Gathering> octets;
+  std::deque<Gathering> subgroups;
   std::deque<Gathering> warps;
   alignas(64) std::array<std::byte, kRoom> room;
 };
 
 class CrowdGroup : public HostGroup {
  public:
-  static constexpr bool kForeign = false;
+  static constexpr bool kCrossMemory = false;
   static constexpr bool kStoresInOrder = false;
 
   CrowdGroup(CrowdBlock& together, int rank, Grid grid, int block)
@@ -90,21 +90,21 @@ class CrowdGroup : public HostGroup {
     return together_->warps.at(static_cast<std::size_t>(rank_ / kWarp)).sync_or(rank_ % kWarp, mine);
   }
   // As if in one access: the last word of the 128 bytes is the last to be stored, and the first to be loaded.
-  void store_octet(Line* lines, Line mine) const {
+  void store_subgroup(Line* lines, Line mine) const {
     if (lane() != kLast) store_line(lines + lane(), mine);
-    octet().sync();
+    subgroup().sync();
     if (lane() == kLast) {  // its last word last
       store_relaxed(&lines[kLast].low, mine.low);
       store_release(&lines[kLast].high, mine.high);
     }
   }
-  Line load_octet(const Line* lines) const {
+  Line load_subgroup(const Line* lines) const {
     Line mine{};
     if (lane() == kLast) {  // its last word first
       mine.high = load_acquire(&lines[kLast].high);
       mine.low = load_relaxed(&lines[kLast].low);
     }
-    octet().sync();
+    subgroup().sync();
     if (lane() != kLast) mine = load_line(lines + lane());
     return mine;
   }
@@ -148,7 +148,7 @@ class CrowdGroup : public HostGroup {
  private:
   static constexpr int kLast = CrowdBlock::kOctet - 1;
   int lane() const { return rank_ % CrowdBlock::kOctet; }
-  Gathering& octet() const { return together_->octets.at(static_cast<std::size_t>(rank_ / CrowdBlock::kOctet)); }
+  Gathering& subgroup() const { return together_->subgroups.at(static_cast<std::size_t>(rank_ / CrowdBlock::kOctet)); }
 
   CrowdBlock* together_;
   int rank_;

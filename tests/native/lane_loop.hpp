@@ -102,7 +102,7 @@ class Loop {
   Sending sending_;
   Returned returned_;
   Receiving receiving_;
-  Crew crew_;
+  BlockTeam crew_;
   View view_;
   WaitView wait_;
   std::uint64_t abort_ = 0;

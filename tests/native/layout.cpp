@@ -162,10 +162,10 @@ CASE(bad_shapes_are_refused_with_their_values) {
 
 CASE(the_grain_divides_address_run_and_strides) {
   const LayoutView column = Layout::strided(8, {4}, {24}).view();
-  CHECK(grain_of(reinterpret_cast<void*>(32), column, 16) == 8);
-  CHECK(grain_of(reinterpret_cast<void*>(36), column, 16) == 4);
-  CHECK(grain_of(reinterpret_cast<void*>(32), Layout::contiguous(64).view(), 16) == 16);
-  CHECK(grain_of(reinterpret_cast<void*>(32), Layout::contiguous(63).view(), 16) == 1);
+  CHECK(access_width_of(reinterpret_cast<void*>(32), column, 16) == 8);
+  CHECK(access_width_of(reinterpret_cast<void*>(36), column, 16) == 4);
+  CHECK(access_width_of(reinterpret_cast<void*>(32), Layout::contiguous(64).view(), 16) == 16);
+  CHECK(access_width_of(reinterpret_cast<void*>(32), Layout::contiguous(63).view(), 16) == 1);
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

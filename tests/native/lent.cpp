@@ -202,9 +202,9 @@ CASE(memory_that_nobody_lends_is_refused_whatever_a_peer_was_told) {
 }
 
 CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
-  using one_sided::Errand;
   using one_sided::Helper;
   using one_sided::Lent;
+  using one_sided::ProxyRequest;
   using one_sided::Work;
   constexpr std::size_t kBytes = 16;
   struct Wrong {
@@ -240,7 +240,7 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
       const std::uint64_t there = std::stoull(world.fabric()->all_gather("test", address)[1]);
       gate.arrive_and_wait();
       if (world.rank() == 0) {
-        Errand& slot = *helper.slot(1);
+        ProxyRequest& slot = *helper.slot(1);
         slot.address = there + wrong.offset;
         slot.bytes = wrong.bytes;
         HostGroup::store_release(&slot.work, one_sided::asked(static_cast<Work>(wrong.work), loan->id));

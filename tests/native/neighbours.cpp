@@ -145,8 +145,8 @@ void check_moves(World& world, Neighbourhood& hood, const std::vector<From>& wir
 void check_everything(World& world, Neighbourhood& hood, const std::vector<From>& wiring,
                       const std::vector<std::size_t>& sizes) {
   for (const std::size_t bytes : sizes) {
-    for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::lines, Algorithm::direct}) {
-      if (algorithm == Algorithm::lines && bytes > 10'000) continue;
+    for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::ll, Algorithm::simple}) {
+      if (algorithm == Algorithm::ll && bytes > 10'000) continue;
       check_moves(world, hood, wiring, bytes, algorithm, Way::host, Where::reachable);
       for (const Where where : places(world)) check_moves(world, hood, wiring, bytes, algorithm, Way::stream, where);
     }
@@ -259,7 +259,7 @@ CASE(one_that_runs_ahead_overwrites_nothing) {
     for (std::size_t i = 0; i < kRounds; ++i) {
       CollectiveCall call =
           neighbour_all_to_all({input.data() + i * kBytes, output.data() + i * kBytes, kBytes / (1 + i % 2)});
-      call.algorithm = i % 3 == 0 ? Algorithm::direct : Algorithm::lines;
+      call.algorithm = i % 3 == 0 ? Algorithm::simple : Algorithm::ll;
       call.count = kBytes;
       hood->run(call, stream);
     }
@@ -274,7 +274,7 @@ CASE(neighbours_exchange_in_a_graph_as_often_as_it_is_replayed) {
     TestBuffer input(world, 2 * 4096);
     TestBuffer output(world, 2 * 4096);
     const OwnStream stream(world);
-    for (const Algorithm algorithm : {Algorithm::lines, Algorithm::direct}) {
+    for (const Algorithm algorithm : {Algorithm::ll, Algorithm::simple}) {
       CollectiveCall call = neighbour_all_to_all({input.data(), output.data(), 4096});
       call.algorithm = algorithm;
       hood->run(call);  // what is mapped is mapped

@@ -467,7 +467,7 @@ void put_by_the_helper_in_a_graph(const std::string& device_spec, int rank, cons
   if (rank == 1) CHECK(std::equal(word.begin(), word.end(), part.begin()));
   window.reset();
   world.reset();
-  CHECK(Disposal::of_process().finish(kSoonS));
+  CHECK(DeferredRelease::of_process().finish(kSoonS));
   if (rank == 0) device->launch(graph, stream);
   const Deadline deadline(kSoonS);
   while (!device->idle(stream) && !deadline.passed()) HostGroup::pause(0, 0);

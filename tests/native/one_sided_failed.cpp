@@ -108,7 +108,7 @@ CASE(a_graph_keeps_what_the_parts_before_one_that_failed_use) {
     const std::uint64_t memory = device->inspect(looked_at).id;
     target.reset();
     world.reset();
-    CHECK(Disposal::of_process().finish(kSoonS));
+    CHECK(DeferredRelease::of_process().finish(kSoonS));
     CHECK(device->inspect(looked_at).id == memory);
     graph.reset();
     const Deadline deadline(kSoonS);

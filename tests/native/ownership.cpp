@@ -240,7 +240,7 @@ void replay_without_a_world(const std::string& device_spec) {
   device->synchronize(stream);
   world->barrier();
   world.reset();
-  CHECK(Disposal::of_process().finish(kSoonS));
+  CHECK(DeferredRelease::of_process().finish(kSoonS));
   device->launch(graph, stream);
   device->synchronize(stream);
 }
@@ -308,8 +308,8 @@ CASE(a_graph_that_outlives_its_world_ends) {
 CASE(a_forked_child_lets_go_of_things_itself) {
   const auto let_go = [] {
     const auto device = open_device("host", 0);
-    let_go_later(std::make_unique<std::shared_ptr<Memory>>(device->allocate(64, MemoryKind::pinned))).reset();
-    return Disposal::of_process().finish(kSoonS);
+    release_later(std::make_unique<std::shared_ptr<Memory>>(device->allocate(64, MemoryKind::pinned))).reset();
+    return DeferredRelease::of_process().finish(kSoonS);
   };
   CHECK(let_go());
   const pid_t child = ::fork();
@@ -326,25 +326,25 @@ CASE(nothing_is_let_go_while_somebody_holds) {
   };
   std::promise<void> first;
   std::promise<void> second;
-  auto one = Disposal::hold();
-  auto other = Disposal::hold();
-  Disposal own;
-  Disposal::of_process().hand_over(std::make_shared<Tells>(&first));
+  auto one = DeferredRelease::hold();
+  auto other = DeferredRelease::hold();
+  DeferredRelease own;
+  DeferredRelease::of_process().hand_over(std::make_shared<Tells>(&first));
   own.hand_over(std::make_shared<Tells>(&second));
-  CHECK(!Disposal::of_process().finish(0.05) && !own.finish(0.05));
+  CHECK(!DeferredRelease::of_process().finish(0.05) && !own.finish(0.05));
   one.reset();
-  CHECK(!Disposal::of_process().finish(0.05) && !own.finish(0.05));
+  CHECK(!DeferredRelease::of_process().finish(0.05) && !own.finish(0.05));
   other.reset();
-  CHECK(Disposal::of_process().finish(kSoonS) && own.finish(kSoonS));
+  CHECK(DeferredRelease::of_process().finish(kSoonS) && own.finish(kSoonS));
   CHECK(first.get_future().wait_for(std::chrono::seconds(0)) == std::future_status::ready);
   CHECK(second.get_future().wait_for(std::chrono::seconds(0)) == std::future_status::ready);
 }
 
 CASE(a_disposal_that_is_destroyed_waits_for_nobody_who_holds) {
-  const auto hold = Disposal::hold();
+  const auto hold = DeferredRelease::hold();
   const auto thing = std::make_shared<int>(1);
   {
-    Disposal own;
+    DeferredRelease own;
     own.hand_over(thing);
   }
   CHECK(thing.use_count() == 1);
@@ -362,7 +362,7 @@ CASE(the_thread_that_lets_go_of_things_takes_no_signals) {
     }
   };
   std::promise<bool> blocked;
-  Disposal disposal;
+  DeferredRelease disposal;
   disposal.hand_over(std::shared_ptr<const void>(std::make_shared<Asks>(&blocked)));
   auto answer = blocked.get_future();
   CHECK(answer.wait_for(std::chrono::duration<double>(kSoonS)) == std::future_status::ready);

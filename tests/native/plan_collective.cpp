@@ -244,7 +244,7 @@ CASE(teams_in_an_order_that_would_wait_in_a_circle_fail_the_build) {
     const auto team = world.collective().among(both);
     PlanBuilder builder = world.plan("circle");
     const auto of_team = team->planned(collective::barrier());
-    const auto of_world = world.collective().planned(by(Algorithm::lines, collective::barrier()));
+    const auto of_world = world.collective().planned(by(Algorithm::ll, collective::barrier()));
     if (world.rank() == 0) {
       builder.add(of_team).add(of_world);
     } else {
@@ -307,7 +307,7 @@ CASE(algorithms_that_differ_fail_the_build_whatever_the_kind) {
   run_ranks(2, quick("host"), [&](World& world) {
     TestBuffer in(world, 64);
     TestBuffer out(world, 64);
-    const Algorithm algorithm = world.rank() == 0 ? Algorithm::copy : Algorithm::direct;
+    const Algorithm algorithm = world.rank() == 0 ? Algorithm::copy : Algorithm::simple;
     CollectiveCall call;
     call.kind = OpKind::all_to_all_v;
     call.input = in.data();

@@ -137,8 +137,8 @@ CASE(every_kind_and_way_along_edges_runs_in_a_plan) {
       const auto hood = world.collective().neighbourhood(NeighbourGrid{{size}, {true}});
       const OwnStream stream(world);
       for (const std::size_t bytes : {std::size_t{24}, std::size_t{3000}, std::size_t{200'000}}) {
-        for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::lines, Algorithm::direct}) {
-          if (algorithm == Algorithm::lines && bytes > 10'000) continue;
+        for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::ll, Algorithm::simple}) {
+          if (algorithm == Algorithm::ll && bytes > 10'000) continue;
           TestBuffer input(world, 2 * bytes);
           TestBuffer gathered(world, 2 * bytes);
           TestBuffer dealt(world, 2 * bytes);
@@ -154,7 +154,7 @@ CASE(every_kind_and_way_along_edges_runs_in_a_plan) {
           const auto plan = builder.build();
           const bool asked = algorithm != Algorithm::automatic;
           CHECK((plan->explain().find(concat(name_of(algorithm), ", as asked for")) != std::string::npos) == asked);
-          const bool large = algorithm == Algorithm::direct || bytes > 10'000;
+          const bool large = algorithm == Algorithm::simple || bytes > 10'000;
           // From which size on the edges go directly is the device's own: the host's lies between these.
           if (asked || (bytes != 3000 && world.device().kind() == DeviceKind::host))
             CHECK(plan->ops()[2].path == (large ? Path::store : Path::ll));
@@ -340,7 +340,7 @@ CASE(what_the_ends_of_an_edge_do_not_add_alike_fails_the_build_naming_both) {
             "of ranks 0 1 2 3 does not meet rank 1 collective 0: neighbour_all_gather of int32, neighbourhood ");
     refused(neighbour_all_gather(vector), neighbour_all_to_all(vector),
             "of ranks 0 1 2 3 does not meet rank 1 collective 0: neighbour_all_to_all of float32, neighbourhood ");
-    refused(neighbour_all_gather(vector), by(Algorithm::direct, neighbour_all_gather(vector)),
+    refused(neighbour_all_gather(vector), by(Algorithm::simple, neighbour_all_gather(vector)),
             "does not meet rank 1 collective 0: neighbour_all_gather of float32, by direct, neighbourhood ");
     // Of several edges between two ranks each has its own count; the second one differs.
     const CollectiveCall odd = counted_call(world, input, output, {1, 9, 3});
@@ -410,7 +410,7 @@ CASE(what_cannot_go_along_edges_is_refused_when_it_is_planned) {
     CHECK_THROWS((void)hood->planned(by(Algorithm::two_shot, on(0, 128, 8))), "no algorithm two_shot along edges");
     TestBuffer large(world, 4 << 20);
     const auto by_lines = [&](std::size_t count) {
-      return by(Algorithm::lines, neighbour_all_gather({large.data(), large.data() + (1 << 20), count}));
+      return by(Algorithm::ll, neighbour_all_gather({large.data(), large.data() + (1 << 20), count}));
     };
     CHECK_THROWS((void)hood->planned(by_lines(1 << 20)), "1048576 B along one edge do not fit the slots of");
     CHECK_THROWS(hood->run(by_lines(1 << 20)), "1048576 B along one edge do not fit the slots of");

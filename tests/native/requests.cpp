@@ -77,7 +77,7 @@ CASE(a_graph_that_is_never_launched_keeps_no_ticket) {
     const Deadline deadline(kSoonS);
     while (!gone.expired() && !deadline.passed()) std::this_thread::yield();
     CHECK(gone.expired());
-    CHECK(Disposal::of_process().finish(kSoonS));
+    CHECK(DeferredRelease::of_process().finish(kSoonS));
     const auto next = world.isend(buffer.data(), 64, 0, {});
     CHECK(ticket_of(next) == ticket);
     CHECK(world.wait(next) == Status::ok);  // the buffer must live until then
@@ -112,7 +112,7 @@ void let_a_graph_go(Device& device, Stream stream, const std::function<void()>& 
   const Deadline deadline(kSoonS);
   bool back = false;
   while (!back && !deadline.passed()) {
-    CHECK(Disposal::of_process().finish(kSoonS));
+    CHECK(DeferredRelease::of_process().finish(kSoonS));
     back = came_back();
   }
   CHECK(back);
@@ -184,7 +184,7 @@ CASE(the_pulse_of_a_captured_launch_comes_back_with_its_graph) {
 CASE(streams_whose_work_is_done_are_forgotten) {
   on_all_devices(1, [](World& world) {
     constexpr std::size_t kStreams = 300;
-    Uses uses(world.fabric()->device());
+    StreamTracker uses(world.fabric()->device());
     std::vector<std::unique_ptr<OwnStream>> streams;
     for (std::size_t i = 0; i < kStreams; ++i) {
       streams.push_back(std::make_unique<OwnStream>(world));
@@ -209,8 +209,8 @@ CASE(uses_are_not_done_before_the_newest_op_whichever_thread_kept_its_point_last
     const auto device = std::make_shared<SlowToReturn>(world.fabric()->device(), [&] {
       if (!taken.exchange(true)) await(kept);
     });
-    Uses uses(device);
-    Uses others(device);
+    StreamTracker uses(device);
+    StreamTracker others(device);
     std::thread slow([&] { (void)uses.note(stream, others); });
     await(taken);
     const auto hold = [](void* gate) {

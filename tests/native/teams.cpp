@@ -171,7 +171,7 @@ CASE(a_captured_barrier_outlives_its_world_and_ends_at_once) {
         world->barrier();
         team.reset();
         world.reset();
-        CHECK(Disposal::of_process().finish(kSoonS));
+        CHECK(DeferredRelease::of_process().finish(kSoonS));
         device->launch(graph, stream);
         const Deadline deadline(kSoonS);
         while (!device->idle(stream) && !deadline.passed()) HostGroup::pause(0, 0);

@@ -236,7 +236,7 @@ def check_unequal(world: ons.World, memory: str, counts: list[list[int]]) -> Non
 
 def algorithms(world: ons.World, memory: str) -> None:
     """Those that have to be asked for."""
-    for name in ("direct", "ring", "tree", "halving_doubling", "copy"):
+    for name in ("simple", "ring", "tree", "halving_doubling", "copy"):
         check_algorithm(world, memory, name)
 
 
@@ -274,7 +274,7 @@ def channels_in_opposite_orders(world: ons.World, memory: str) -> None:
             world.all_reduce(array, channel=channel, stream="host")  # the channel is made
             fill(world, array, numbers(n, "f4", channel, world.rank))
         for channel in starts:
-            world.all_reduce(arrays[channel], algorithm="direct", channel=channel, stream=streams[channel])
+            world.all_reduce(arrays[channel], algorithm="simple", channel=channel, stream=streams[channel])
         world.synchronize()
         for channel, array in enumerate(arrays[:count]):
             both = numbers(n, "f4", channel, 0) + numbers(n, "f4", channel, 1)

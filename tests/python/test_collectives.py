@@ -45,7 +45,7 @@ def test_narrow_floats_are_added_as_floats_and_rounded_once(name: str) -> None:
     assert (rounded_each_time != wide.sum(axis=0).astype(dtype))[:20].all()
 
     def body(world: ons.World) -> None:
-        for algorithm in ("lines", "two_shot", "direct", "ring"):
+        for algorithm in ("ll", "two_shot", "simple", "ring"):
             total = world.all_reduce(values[world.rank].copy(), algorithm=algorithm)
             assert total.dtype == dtype
             np.testing.assert_array_equal(total, wide.sum(axis=0).astype(dtype))
@@ -162,7 +162,7 @@ def test_a_captured_all_reduce_is_replayed(device: str) -> None:
 
 
 # On GPUs ranks of `copy` have one each (test_processes.py): a stream that waits may keep another rank's of its queue.
-ALGORITHMS = [(device, name) for device in DEVICES for name in ("direct", "ring")]
+ALGORITHMS = [(device, name) for device in DEVICES for name in ("simple", "ring")]
 
 
 @pytest.mark.parametrize(("device", "algorithm"), [("host", "copy"), *ALGORITHMS])
@@ -225,12 +225,12 @@ def test_ranks_of_processes_agree(tmp_path: Path) -> None:
                 parts = np.repeat(np.arange(4) + 10 * world.rank, count)
                 got = world.all_to_all(parts)
                 assert (got == np.repeat(10 * np.arange(4) + world.rank, count)).all()
-                for algorithm in ("direct", "ring", "tree", "halving_doubling", "hierarchical"):
+                for algorithm in ("simple", "ring", "tree", "halving_doubling", "hierarchical"):
                     plain[:] = shared[:] = world.rank + 1
                     assert (world.all_reduce(plain, algorithm=algorithm) == 10).all()
                     assert (world.all_reduce(shared, algorithm=algorithm) == 10).all()
                 every = world.zeros(4 * count)
-                for algorithm in ("direct", "ring", "copy", "halving_doubling", "hierarchical"):
+                for algorithm in ("simple", "ring", "copy", "halving_doubling", "hierarchical"):
                     shared[:] = world.rank
                     world.all_gather(shared, every, algorithm=algorithm)
                     assert (every == np.repeat(np.arange(4), count)).all()
@@ -247,7 +247,7 @@ def test_a_deterministic_reduction_refuses_what_adds_in_another_order() -> None:
     def body(world: ons.World) -> None:
         mine = np.sin(np.arange(100, dtype="f4") * 13 + world.rank)
         first = world.all_reduce(mine.copy(), deterministic=True)
-        for algorithm in ("lines", "two_shot", "wide", "direct"):
+        for algorithm in ("ll", "two_shot", "ll128", "simple"):
             again = world.all_reduce(mine.copy(), algorithm=algorithm, deterministic=True)
             assert again.tobytes() == first.tobytes()
         calls: list[tuple[str, Callable[..., Any]]] = [
@@ -387,8 +387,8 @@ def test_what_a_call_would_take_is_told_and_nothing_runs() -> None:
             assert explain.gather(few, two, root=1).startswith("gather of 16 B")
             assert explain.scatter(two, few, root=1).startswith("scatter of 16 B")
             assert explain.broadcast(few, algorithm="tree").startswith("broadcast of 16 B on 2 ranks: tree, ")
-            assert "direct" in explain.all_gather_v(few, np.zeros(5), [3, 2])
-            assert "direct" in explain.all_to_all_v(np.zeros(3), np.zeros(3), [1, 2], [1, 2])
+            assert "simple" in explain.all_gather_v(few, np.zeros(5), [3, 2])
+            assert "simple" in explain.all_to_all_v(np.zeros(3), np.zeros(3), [1, 2], [1, 2])
             assert explain.all_to_all_v(np.zeros(3), np.zeros(3), [1, 2], [1, 2]).startswith(
                 "all_to_all_v on 2 ranks: "
             )
@@ -485,7 +485,7 @@ def test_parts_that_would_overlap_or_differ_from_their_counts_are_refused() -> N
 @pytest.mark.parametrize("op", ["min", "max"])
 @pytest.mark.parametrize("code", ["f2", "f4", "f8"])
 def test_a_nan_or_a_zero_of_any_rank_has_one_answer_on_all(code: str, op: str) -> None:
-    algorithms = ["auto", "lines", "two_shot", "wide", "direct"]
+    algorithms = ["auto", "ll", "two_shot", "ll128", "simple"]
 
     def body(world: ons.World) -> list[bytes]:
         mine = np.full(world.size, world.rank + 1.0)

@@ -161,7 +161,7 @@ _PARAMETERS: dict[str, tuple[Any, ...]] = {
     "attach_min_bytes": (0, 1 << 20),
     "stage_chunk_bytes": (4096, 1 << 16),
     "collective_bytes": (1 << 16, 1 << 20),
-    "collective_wide_bytes": (0, 1 << 18),
+    "collective_ll128_bytes": (0, 1 << 18),
     "collective_stage_bytes": (1 << 16,),
     "collective_check": ("on",),
     "collective_engine": ("on",),

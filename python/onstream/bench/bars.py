@@ -35,7 +35,7 @@ class Bar:
     why: str = ""
 
 
-LINES = "one block sends and one receives flagged lines, half of which are flags"
+LINES = "one block sends and one receives LL lines, half of which are flags"
 COPY_OF_16_MIB = "the copy alone takes 46.9 us (358 GB/s), and 2.6 us are the announcement, the posting and the arrival"
 LAUNCHES = "each operation is a launch by its host, of 2.8 us and more"
 ENGINE = "the engine moves 395 GB/s once it runs, 14 to 24 us after it was asked"

@@ -262,7 +262,7 @@ def _own(name: str, settings: Settings, cases: list[Case], *parameters: str) -> 
 
 
 def _engine(name: str, settings: Settings, cases: list[Case]) -> Contender:
-    if settings.algorithm not in ("auto", "direct"):
+    if settings.algorithm not in ("auto", "simple"):
         raise PeerMissing(
             f"the copy engine works beside algorithm direct alone, and {settings.algorithm} was asked for"
         )

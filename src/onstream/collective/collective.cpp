@@ -58,7 +58,7 @@ Collective::Collective(std::shared_ptr<Fabric> fabric) {
   for (const Kernel* kernel : collective::all_kernels()) fabric->device()->load(*kernel);
   const int size = fabric->size();
   implementation_ =
-      std::make_shared<Implementation>(std::move(fabric), std::make_shared<collective::Room>(), all_ranks(size));
+      std::make_shared<Implementation>(std::move(fabric), std::make_shared<collective::BlockBudget>(), all_ranks(size));
 }
 Collective::Collective(std::shared_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 Collective::~Collective() = default;
@@ -70,7 +70,7 @@ const std::vector<int>& Collective::ranks() const { return implementation_->rank
 void Collective::run(const CollectiveCall& call, Stream stream) { implementation_->run(call, stream); }
 void Collective::run(const CollectiveCall& call) { implementation_->run(call); }
 void Collective::check(const CollectiveCall& call) const { implementation_->check_alone(call); }
-void Collective::load(const collective::OwnKernels& kernels) { implementation_->load(kernels); }
+void Collective::load(const collective::UserKernels& kernels) { implementation_->load(kernels); }
 std::string Collective::explain(const CollectiveCall& call) const { return implementation_->explain(call); }
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
 

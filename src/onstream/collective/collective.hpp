@@ -57,7 +57,7 @@ class Collective {
   // For PlanBuilder::add: checked now, prepared where a plan is built with it, enqueued by each launch of the plan.
   std::shared_ptr<const plan::PlannedCall> planned(const CollectiveCall& call) const;
   // Loads the kernels of a functor of yours: load<F>(collective) of user_op.hpp.
-  void load(const collective::OwnKernels& kernels);
+  void load(const collective::UserKernels& kernels);
   // Which algorithm the call takes and why, and what the others would cost.
   std::string explain(const CollectiveCall& call) const;
 
@@ -75,7 +75,7 @@ class Collective {
  private:
   class Implementation;
   class Planned;
-  class Prepared;
+  class CompiledCall;
   explicit Collective(std::shared_ptr<Implementation> implementation);
   std::shared_ptr<Implementation> implementation_;  // plans share it
 };

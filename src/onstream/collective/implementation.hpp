@@ -27,7 +27,7 @@ namespace onstream {
 
 class Collective::Implementation {
  public:
-  Implementation(std::shared_ptr<Fabric> fabric, std::shared_ptr<collective::Room> room, std::vector<int> ranks)
+  Implementation(std::shared_ptr<Fabric> fabric, std::shared_ptr<collective::BlockBudget> room, std::vector<int> ranks)
       : fabric_(std::move(fabric)),
         room_(std::move(room)),
         device_(fabric_->device()),
@@ -50,7 +50,7 @@ class Collective::Implementation {
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::vector<int>& ranks() const { return ranks_; }
   const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
-  const std::shared_ptr<collective::Room>& room() const { return room_; }  // of all channels of the world
+  const std::shared_ptr<collective::BlockBudget>& room() const { return room_; }  // of all channels of the world
 
   // Collective over the world.
   void make_channels(int count) {
@@ -63,7 +63,7 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call, Stream stream) {
-    if (const Again again = find_again(call)) {
+    if (const CachedCall again = find_again(call)) {
       runner_.enqueue_next(*again.order, stream, *again.work);
     } else if (const Ready ready = work_of(call)) {
       runner_.enqueue(ready.channel->order, stream, *ready.work);
@@ -71,7 +71,7 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call) {
-    if (Again again = find_again(call)) {
+    if (CachedCall again = find_again(call)) {
       runner_.run_next(*again.order, std::move(again.held), *again.work);
     } else if (const Ready ready = work_of(call)) {
       runner_.run_and_wait(ready.channel->order, *ready.work);
@@ -82,13 +82,13 @@ class Collective::Implementation {
     (void)check(call);
     check_channel(call.channel);
     if (call.algorithm == Algorithm::automatic) return;
-    (void)with_choice(call.combine ? collective::OwnReduction::move_of(call) : call);
+    (void)with_choice(call.combine ? collective::UserReduction::move_of(call) : call);
   }
 
   std::string explain(const CollectiveCall& call) const {
     if (call.combine) {
-      collective::OwnReduction::check(call, device_->kind());
-      return "a reduction of your own behind " + explain(collective::OwnReduction::move_of(call));
+      collective::UserReduction::check(call, device_->kind());
+      return "a reduction of your own behind " + explain(collective::UserReduction::move_of(call));
     }
     check_meaning(call);
     check_channel(call.channel);
@@ -98,7 +98,7 @@ class Collective::Implementation {
 
   // Before anything of them is enqueued: a GPU loads only what is not held up by its kernels. Without the mutex, as
   // that may take long.
-  void load(const collective::OwnKernels& own) const {
+  void load(const collective::UserKernels& own) const {
     {
       const std::lock_guard lock(loaded_mutex_);
       if (loaded_.contains(&own)) return;
@@ -135,8 +135,8 @@ class Collective::Implementation {
   // Throws what is wrong with the call.
   collective::Buffers check(const CollectiveCall& call) const {
     if (call.combine) {
-      collective::OwnReduction::check(call, device_->kind());
-      return check(collective::OwnReduction::in_bytes(call));
+      collective::UserReduction::check(call, device_->kind());
+      return check(collective::UserReduction::in_bytes(call));
     }
     check_world(call);
     check_meaning(call);
@@ -168,7 +168,7 @@ class Collective::Implementation {
   }
 
   void check_functor(const CollectiveCall& call) const {
-    const collective::OwnKernels& own = *call.own;
+    const collective::UserKernels& own = *call.own;
     require(collective::has_op(call.kind), name_of(call.kind),
             " reduces nothing, so it takes no reduction of your own");
     require(call.type == ElementType::uint8 && call.count % own.element_bytes == 0, name_of(call.kind), ": ",
@@ -249,19 +249,19 @@ class Collective::Implementation {
   }
 
   // What a call came to before. Counted as a call of the channel; nobody else uses the order meanwhile.
-  struct Again {
+  struct CachedCall {
     collective::Order* order = nullptr;
     std::unique_lock<std::mutex> held;
-    const collective::Prepared* work = nullptr;  // null: nothing that this one could be
+    const collective::CompiledCall* work = nullptr;  // null: nothing that this one could be
 
     explicit operator bool() const { return work != nullptr; }
   };
-  Again find_again(const CollectiveCall& call) {
+  CachedCall find_again(const CollectiveCall& call) {
     check_world(call);
     collective::Channel* const channel = checks_ ? nullptr : find(call.channel);
     if (channel == nullptr) return {};
     std::unique_lock held(channel->order.mutex);
-    const collective::Prepared* const work = channel->recent.find(call, *device_);
+    const collective::CompiledCall* const work = channel->recent.find(call, *device_);
     if (work == nullptr) return {};
     if (!channel->room().takes_next_call(work->most)) {  // calls have another number of blocks now
       channel->recent.forget();
@@ -272,7 +272,7 @@ class Collective::Implementation {
 
   struct Ready {
     collective::Channel* channel = nullptr;
-    std::shared_ptr<const collective::Prepared> work;  // null: there is nothing to do
+    std::shared_ptr<const collective::CompiledCall> work;  // null: there is nothing to do
 
     explicit operator bool() const { return work != nullptr; }
   };
@@ -282,7 +282,7 @@ class Collective::Implementation {
     compare(call);
     if (has_nothing_to_do(call)) return {};
     collective::Channel& channel = channel_of(call);
-    auto work = std::make_shared<const collective::Prepared>(prepare_next(channel, call));
+    auto work = std::make_shared<const collective::CompiledCall>(prepare_next(channel, call));
     if (!checks_) {
       const std::lock_guard lock(channel.order.mutex);
       channel.recent.keep(call, buffers, work);
@@ -324,7 +324,7 @@ class Collective::Implementation {
   // Collective over the world.
   std::unique_ptr<collective::Channel> make_channel(int number) {
     auto made = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, number);
-    if (checks_) made->checking = let_go_later(std::make_unique<collective::Checking>(*device_, ranks_));
+    if (checks_) made->checking = release_later(std::make_unique<collective::Checking>(*device_, ranks_));
     return made;
   }
   // Null: there is none yet.
@@ -368,17 +368,17 @@ class Collective::Implementation {
 
   // Counts as a call of the channel, unless it is refused. May ask peers to map the buffers, and block for their
   // answer.
-  collective::Prepared prepare_next(collective::Channel& channel, const CollectiveCall& call) {
+  collective::CompiledCall prepare_next(collective::Channel& channel, const CollectiveCall& call) {
     if (has_nothing_to_do(call)) return {};
     const CollectiveCall asked = call.combine ? call : with_choice(call);
     return prepare(channel, asked, channel.room().of_next_call());
   }
 
   // Of at most so many blocks.
-  collective::Prepared prepare(collective::Channel& channel, const CollectiveCall& asked, int most) {
-    collective::Prepared work;
+  collective::CompiledCall prepare(collective::Channel& channel, const CollectiveCall& asked, int most) {
+    collective::CompiledCall work;
     if (asked.combine) {
-      const auto own = std::make_shared<const collective::OwnReduction>(fabric_, *spares_, asked, rank_, size());
+      const auto own = std::make_shared<const collective::UserReduction>(fabric_, *spares_, asked, rank_, size());
       work = prepare_by_algorithm(channel, with_choice(own->move()), most);
       work.add(own->reduction(channel.view()));
       work.keep(own);
@@ -390,15 +390,15 @@ class Collective::Implementation {
     return work;
   }
 
-  collective::Prepared prepare_by_algorithm(collective::Channel& channel, const CollectiveCall& asked, int most) {
-    collective::Prepared work;
+  collective::CompiledCall prepare_by_algorithm(collective::Channel& channel, const CollectiveCall& asked, int most) {
+    collective::CompiledCall work;
     if (asked.algorithm == Algorithm::copy) {
       const std::lock_guard lock(channel.order.mutex);
       collective::Copies& copies = copies_of(channel, asked);
       work.copies = {&copies, copies.prepare(*fabric_, asked)};
     } else if (asked.algorithm == Algorithm::hierarchical) {
       const std::lock_guard lock(channel.order.mutex);
-      for (collective::Launching& stage : stages(channel, asked, most)) work.add(std::move(stage));
+      for (collective::KernelLaunch& stage : stages(channel, asked, most)) work.add(std::move(stage));
     } else {
       work.add(collective::prepare(*fabric_, channel, ranks_, asked, most));
       work.by_lines = collective::is_by_lines(asked.algorithm);
@@ -419,27 +419,27 @@ class Collective::Implementation {
   }
 
   // Of a hierarchical call. With the order's mutex held.
-  std::vector<collective::Launching> stages(collective::Channel& channel, const CollectiveCall& call, int most) {
+  std::vector<collective::KernelLaunch> stages(collective::Channel& channel, const CollectiveCall& call, int most) {
     if (channel.hierarchy == nullptr) {
       const collective::Groups groups(size(), static_cast<int>(fabric_->parameters().collective_group), rank_);
       (void)copies_of(channel, call);
-      channel.take(let_go_later(std::make_unique<collective::Hierarchy>(*fabric_, ranks_, groups, channel, call)));
+      channel.take(release_later(std::make_unique<collective::Hierarchy>(*fabric_, ranks_, groups, channel, call)));
     }
-    std::vector<collective::Launching> work = channel.hierarchy->prepare(*fabric_, call, most);
+    std::vector<collective::KernelLaunch> work = channel.hierarchy->prepare(*fabric_, call, most);
     channel.hierarchy_bytes = channel.hierarchy->device_bytes();
     return work;
   }
 
   std::shared_ptr<Fabric> fabric_;
-  std::shared_ptr<collective::Room> room_;
+  std::shared_ptr<collective::BlockBudget> room_;
   std::shared_ptr<Device> device_;
   std::vector<int> ranks_;
   int rank_ = -1;
   bool is_team_ = false;
   bool checks_;
-  std::shared_ptr<collective::Spares> spares_ = std::make_shared<collective::Spares>(device_);
+  std::shared_ptr<collective::ScratchPool> spares_ = std::make_shared<collective::ScratchPool>(device_);
   mutable std::mutex loaded_mutex_;
-  mutable std::set<const collective::OwnKernels*> loaded_;
+  mutable std::set<const collective::UserKernels*> loaded_;
   std::mutex making_mutex_;  // held, while all ranks meet, by who makes channels or their copies
   using Places = std::vector<std::atomic<collective::Channel*>>;
   Places places_;             // by number; null: not made yet

@@ -13,7 +13,7 @@ namespace {
 Path path_of(Algorithm algorithm) {
   if (collective::is_by_lines(algorithm)) return Path::ll;
   switch (algorithm) {
-    case Algorithm::direct: return Path::store;
+    case Algorithm::simple: return Path::store;
     case Algorithm::copy: return Path::copy;
     default: return Path::stage;
   }
@@ -66,17 +66,17 @@ class Collective::Planned final : public plan::PlannedCall {
 
   plan::PreparedCall prepare() const override {
     Channel& channel = home_->channel_of(call_);
-    collective::Prepared work = home_->prepare_next(channel, call_);
+    collective::CompiledCall work = home_->prepare_next(channel, call_);
     channel.room().keep(work.blocks());
     PlanOp row = row_of(work);
     return home_->runner_.for_plan(home_, channel.order, std::move(work), std::move(row));
   }
 
  private:
-  CollectiveCall move() const { return call_.combine ? collective::OwnReduction::move_of(call_) : call_; }
+  CollectiveCall move() const { return call_.combine ? collective::UserReduction::move_of(call_) : call_; }
   Algorithm algorithm() const { return home_->with_choice(move()).algorithm; }
 
-  PlanOp row_of(const collective::Prepared& work) const {
+  PlanOp row_of(const collective::CompiledCall& work) const {
     PlanOp row;
     row.op.kind = call_.kind;
     const std::size_t counted = call_.count * (call_.combine ? call_.element_bytes : size_of(call_.type));

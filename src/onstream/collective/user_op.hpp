@@ -87,11 +87,11 @@ OwnKernel<Like> kernel(const char* name) {
 }
 
 template <class T, class F>
-const OwnKernels& kernels() {
-  static const OwnKernels all = [] {
-    using Rule = OwnRule<T, F>;
-    using Lines = ReduceLines<Rule>;
-    OwnKernels one{};
+const UserKernels& kernels() {
+  static const UserKernels all = [] {
+    using Rule = UserRule<T, F>;
+    using Lines = ReduceLl<Rule>;
+    UserKernels one{};
     one.mangled = typeid(F).name();
     one.element_bytes = sizeof(T);
     one.functor_bytes = std::is_empty_v<F> ? 0 : sizeof(F);
@@ -99,9 +99,9 @@ const OwnKernels& kernels() {
     one.line_pack = Lines::kUnit;
     one.line_data = Lines::kData;
     one.deal = BulkReduce<Rule, kNear>::kDeal;
-    one.lines = kernel<Lines, ReduceLines<BytesRule>>("collective_own_lines");
+    one.lines = kernel<Lines, ReduceLl<BytesRule>>("collective_own_lines");
     if constexpr (Lines::kUnit == Lines::kData && Lines::kUnit <= 16) {
-      one.two_shot = kernel<TwoShotLines<Rule>, TwoShotLines<BytesRule>>("collective_own_two_shot");
+      one.two_shot = kernel<TwoShotLl<Rule>, TwoShotLl<BytesRule>>("collective_own_two_shot");
     }
     one.bulk = kernel<BulkReduce<Rule, kNear>, BulkReduce<BytesRule, kNear>>("collective_own_bulk");
     using Far = BulkReduce<Rule, kMostRanks>;

@@ -205,9 +205,9 @@ class Device {
   // The same text for the same piece of hardware, whichever process asks: a GPU's UUID.
   virtual std::string identity() const { return std::string(name_of(kind())); }
   virtual int max_blocks() const = 0;  // thread blocks that run at the same time (SMs; 1 on the host)
-  // The devices, by identity, whose memory this one stores whole lines into: 128 bytes that an octet stores
-  // (Group::store_octet) are loaded there by an octet all or not at all. Only those that are known to be so. The host,
-  // whose threads are octets by themselves, has no such access, and needs none.
+  // The devices, by identity, whose memory this one stores whole lines into: 128 bytes that an subgroup stores
+  // (Group::store_subgroup) are loaded there by an subgroup all or not at all. Only those that are known to be so. The
+  // host, whose threads are subgroups by themselves, has no such access, and needs none.
   virtual std::vector<std::string> whole_lines_to() const { return {identity()}; }
 
   // --- memory ---

@@ -21,7 +21,7 @@ struct AwaitSend {
     if (group.rank() != 0 || settled(group)) return;
     Ack ack;
     Status status = Status::ok;
-    if constexpr (Group::kForeign) status = lend_hand(group);
+    if constexpr (Group::kCrossMemory) status = lend_hand(group);
     if (!sees_through(group)) {
       if (status == Status::ok && !ended(group, ack)) return;
     } else {
@@ -91,9 +91,9 @@ struct AwaitSend {
       if (status != Status::ok) return status;
     }
     if (!is_numbered(group, ticket)) return Status::ok;
-    Lender lender(wait, lane, group.load_relaxed(&ticket.numbered->number), bytes);
+    CopySender lender(wait, lane, group.load_relaxed(&ticket.numbered->number), bytes);
     if (!lender.is_open(group)) return Status::ok;
-    const Status status = look == Look::once ? lender.lend(group, Lender::Reach::all) : lender.see_through(group);
+    const Status status = look == Look::once ? lender.lend(group, CopySender::Reach::all) : lender.see_through(group);
     return loses_lane(status) ? status : Status::ok;  // the rest is in the ack
   }
 };
@@ -102,7 +102,7 @@ struct AwaitSend {
 // begun to fetch it. First block; the others help.
 struct AwaitLargeSend : AwaitSend {
   const void* source = nullptr;
-  Crew* crew = nullptr;  // the request's own: waits of several requests may run at once
+  BlockTeam* crew = nullptr;  // the request's own: waits of several requests may run at once
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
@@ -134,7 +134,7 @@ struct AwaitLargeSend : AwaitSend {
       return locked;
     };
     Status status = Status::ok;
-    if constexpr (Group::kForeign) status = lend_hand(group);
+    if constexpr (Group::kCrossMemory) status = lend_hand(group);
     if (!sees_through(group)) {
       if (status == Status::ok) (void)takes_lock();
     } else {
@@ -156,8 +156,8 @@ struct AwaitLargeSend : AwaitSend {
     if (!is_numbered(group, ticket)) return false;
     const std::uint64_t number = group.load_relaxed(&ticket.numbered->number);
     if (!answered(group, lane, number, answer) || bytes > answer.room) return false;
-    if constexpr (Group::kForeign) {
-      const bool shared = Lender(wait, lane, number, bytes).is_open(group);
+    if constexpr (Group::kCrossMemory) {
+      const bool shared = CopySender(wait, lane, number, bytes).is_open(group);
       return !shared && (answer.answer == Answer::here || answer.answer == Answer::foreign);
     }
     return answer.answer == Answer::here;

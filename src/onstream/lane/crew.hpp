@@ -9,12 +9,12 @@ namespace onstream::lane {
 class Fetcher {
  public:
   // Without a crew the first block copies alone.
-  ONSTREAM_BODY Fetcher(const WaitView& wait, Crew* crew) : wait_(wait), crew_(crew) {}
+  ONSTREAM_BODY Fetcher(const WaitView& wait, BlockTeam* crew) : wait_(wait), crew_(crew) {}
 
   // First block, all threads: copies with the whole grid. Ends when all blocks are through.
   template <class Group>
   ONSTREAM_CALL Status fetch(const Group& group, void* destination, const void* source, std::uint64_t bytes) {
-    if constexpr (Group::kForeign) return carry(group, wait_, destination, source, bytes);
+    if constexpr (Group::kCrossMemory) return carry(group, wait_, destination, source, bytes);
     if (group.blocks() == 1 || crew_ == nullptr || bytes <= most_alone(group) || jobs_ + 1 >= kDismissed) {
       group.copy_alone(destination, source, bytes);
       group.fence();
@@ -95,7 +95,7 @@ class Fetcher {
   }
 
   WaitView wait_;
-  Crew* crew_;
+  BlockTeam* crew_;
   std::uint64_t jobs_ = 0;
 };
 

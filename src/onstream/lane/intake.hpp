@@ -1,4 +1,4 @@
-// Intake: takes one message after another out of a lane's ring, whatever their kind. First block only; every thread
+// RingReader: takes one message after another out of a lane's ring, whatever their kind. First block only; every thread
 // holds the same values.
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace onstream::lane {
 
-class Intake {
+class RingReader {
  public:
-  ONSTREAM_BODY Intake(const WaitView& wait, const View& lane, Fetcher& fetcher, std::uint64_t head,
-                       std::uint64_t returned)
+  ONSTREAM_BODY RingReader(const WaitView& wait, const View& lane, Fetcher& fetcher, std::uint64_t head,
+                           std::uint64_t returned)
       : wait_(wait), lane_(lane), fetcher_(fetcher), head_(head), returned_(returned) {}
 
   // Whether the next message can be taken without waiting for the sender's next step. One thread.
@@ -32,7 +32,7 @@ class Intake {
     if (status != Status::ok) return status;
     bytes = seen.bytes();
     sender_hears_ = seen.kind() != Header::data;
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kCrossMemory) {
       if (seen.kind() == Header::share || seen.kind() == Header::share_ordered) return take_shared(group, target, seen);
       if (seen.kind() == Header::failed) {
         head_ += 1;
@@ -85,7 +85,7 @@ class Intake {
   ONSTREAM_BODY Status take_shared(const Group& group, const Target& target, const Seen& seen) {
     head_ += 1;
     if (seen.bytes() <= target.capacity) {
-      Taker taker(wait_, lane_, target.number, seen.bytes());
+      CopyReceiver taker(wait_, lane_, target.number, seen.bytes());
       return taker.take(group, target.destination, reinterpret_cast<const std::byte*>(seen.address),
                         target.waits && target.offered != 0);
     }
@@ -96,7 +96,7 @@ class Intake {
   // The sender's wait may bring it, where a posting said that it fits.
   template <class Group>
   ONSTREAM_BODY Status take_left(const Group& group, const Target& target, const Seen& seen) {
-    if ((target.offered != 0 || Group::kForeign) && seen.bytes() <= target.capacity) {
+    if ((target.offered != 0 || Group::kCrossMemory) && seen.bytes() <= target.capacity) {
       bool brought = false;
       const Status status = was_brought(group, wait_, lane_, target.number, brought);
       if (brought) head_ += 1;

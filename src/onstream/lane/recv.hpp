@@ -44,7 +44,7 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View&
   if (group.sync_or(through)) return Status::ok;
   if (!group.sync_or(locked)) return Status::pending;
 
-  Intake intake(wait, lane, fetcher, state->head, state->returned);
+  RingReader intake(wait, lane, fetcher, state->head, state->returned);
   std::uint64_t next = state->drained;
   while (status == Status::ok && next <= number) {
     const Posted posted = lane.posted[next & (lane.receives - 1)];
@@ -80,8 +80,8 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View&
 // foreign one leaves its message to this rank, so such an offer promises nothing.
 template <class Group>
 ONSTREAM_BODY Answer offer_of(std::uint64_t peer_destination) {
-  if constexpr (Group::kForeign) {
-    if (is_foreign(peer_destination)) return Answer::foreign;
+  if constexpr (Group::kCrossMemory) {
+    if (is_remote_process(peer_destination)) return Answer::foreign;
   }
   return Answer::here;
 }
@@ -281,7 +281,7 @@ struct Receive {
     const Counters then = after(group, now, now.head + 1);
     Seen seen;
     Status status = await_header(group, wait, lane, now.head, seen);
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kCrossMemory) {
       if (status == Status::ok && where == Answer::foreign) return take_otherwise(group, now, 0);
     }
     if (status == Status::ok && (!seen.asks() || seen.bytes() > capacity)) return take_otherwise(group, now, 1);
@@ -371,7 +371,7 @@ struct Receive {
   template <class Group>
   ONSTREAM_CALL void take_otherwise(const Group& group, Counters now, std::uint64_t offered) const {
     Fetcher fetcher(wait, lane.crew);
-    Intake intake(wait, lane, fetcher, now.head, now.returned);
+    RingReader intake(wait, lane, fetcher, now.head, now.returned);
     std::uint64_t bytes = 0;
     const Status status =
         intake.take(group, {static_cast<std::byte*>(destination), capacity, now.number, offered}, bytes);
@@ -454,7 +454,7 @@ struct Reopen {
 struct AwaitReceive {
   WaitView wait;
   View lane;
-  Crew* crew = nullptr;  // the request's own: waits of several requests may run at once
+  BlockTeam* crew = nullptr;  // the request's own: waits of several requests may run at once
   Look look = Look::wait;
   Ticket ticket;
 

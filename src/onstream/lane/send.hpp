@@ -81,7 +81,7 @@ struct Send {
   // alone counts the units.
   template <class Group>
   ONSTREAM_BODY void direct(const Group& group) const {
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kCrossMemory) {
       if (announce == Header::share) return share(group, [] {});
     }
     const bool pulls = announce == Header::pull;
@@ -198,7 +198,7 @@ struct Send {
   ONSTREAM_BODY bool has_room(std::uint64_t head, std::uint64_t units, std::uint64_t credit) const {
     return head + units - credit <= std::uint64_t{1} << lane.ring_shift;
   }
-  // Units consumed. Flagged lines need no order with it; what a packed message overwrites the receiver must have read.
+  // Units consumed. LL lines need no order with it; what a packed message overwrites the receiver must have read.
   template <class Group>
   ONSTREAM_BODY std::uint64_t credit(const Group& group) const {
     const std::uint64_t* consumed = &lane.returned->credit;
@@ -310,7 +310,7 @@ struct Send {
   // A system call costs more than the ring, while the ring has room.
   template <class Group>
   ONSTREAM_BODY bool is_last_way(const Group& group, const Answered& answer) const {
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kCrossMemory) {
       return bytes <= ring_max && answer.answer == Answer::foreign && is_room_short(group);
     }
     return false;
@@ -323,7 +323,7 @@ struct Send {
     Answered answer{Status::ok, Answer::refused, 0, 0};
     (void)answered(group, lane, number, answer);
     Status moved = Status::ok;
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kCrossMemory) {
       moved = carry(group, wait, reinterpret_cast<void*>(answer.address), source, bytes);
       if (loses_lane(moved)) return fail(group, moved, number);
     } else {
@@ -367,7 +367,7 @@ struct Send {
   ONSTREAM_BODY void share(const Group& group, const Passed& passed) const {
     if (bytes <= kShareMin && is_offered(group)) return place(group);
     const auto [head, number] = load_pair(group, &lane.sending->head);
-    Lender lender(wait, lane, number, bytes);
+    CopySender lender(wait, lane, number, bytes);
     const bool posts = completion == Completion::posted;
     Status status = Status::ok;
     if (!posts) status = wait_until(group, wait, [&] { return lender.is_free(group); });
@@ -380,7 +380,7 @@ struct Send {
     store_pair(group, &lane.sending->head, head + 1, number + 1);
     number_ticket(group, ticket, number);
     passed();
-    if (shares) status = posts ? lender.lend(group, Lender::Reach::plain) : lender.see_through(group);
+    if (shares) status = posts ? lender.lend(group, CopySender::Reach::plain) : lender.see_through(group);
     if (status != Status::ok) return fail(group, status, room_of_refusal(group, status, number, bytes));
     if (!posts) settle(group, ticket, Status::ok, bytes);
   }
@@ -388,7 +388,7 @@ struct Send {
   // Posted large send: push if the receive is there already, else leave it to the receiver. The first block decides.
   template <class Group>
   ONSTREAM_BODY void post(const Group& group) const {
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kCrossMemory) {
       if (announce == Header::share) return share(group, [] {});
     }
     const auto [head, which] = load_pair(group, &lane.sending->head);
@@ -427,7 +427,7 @@ struct Send {
   ONSTREAM_BODY void tell_arrival(const Group& group, std::uint64_t number) const {
     std::uint64_t* arrival = lane.peer_acks + lane.receives + static_cast<std::uint64_t>(group.block());
     const std::uint64_t word = (number + 1) * kArrivalBlocks + static_cast<std::uint64_t>(group.blocks());
-    group.store_release(arrival, word);  // pairs with Intake::await_arrivals
+    group.store_release(arrival, word);  // pairs with RingReader::await_arrivals
   }
 
   // The last block advances the counters; all threads have been at a barrier since they copied. `room`: of the receive,

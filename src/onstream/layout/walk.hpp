@@ -2,8 +2,8 @@
 //
 // A position is a byte of the data, counted in the order of the nest. Threads take positions one after the other, so
 // that consecutive threads touch consecutive elements, or, in a column of 8-byte elements, consecutive runs. The
-// accesses are `grain` bytes wide: the largest power of two up to 16 that divides every address a copy touches
-// (grain_of).
+// accesses are `access_width` bytes wide: the largest power of two up to 16 that divides every address a copy touches
+// (access_width_of).
 #pragma once
 
 #include <array>
@@ -64,7 +64,7 @@ ONSTREAM_BOTH std::int64_t offset_of(const LayoutView& view, std::uint64_t posit
 }
 
 // The largest power of two, at most `most`, that divides the address, the run and every stride.
-inline std::uint32_t grain_of(const void* address, const LayoutView& view, std::uint32_t most) {
+inline std::uint32_t access_width_of(const void* address, const LayoutView& view, std::uint32_t most) {
   std::uint64_t bits = reinterpret_cast<std::uintptr_t>(address) | view.run_bytes | most;
   for (int d = 0; d < view.dims; ++d) bits |= static_cast<std::uint64_t>(view.strides[d]);
   return static_cast<std::uint32_t>(bits & (~bits + 1));
@@ -114,7 +114,7 @@ ONSTREAM_BODY void copy_words(Place to, Place from, std::uint64_t count, std::ui
 
 // Part `part` of `parts` of a copy between layouts of equal bytes. All threads of the group take part; not a barrier.
 template <class Group>
-ONSTREAM_CALL void copy_part(const Group& group, Place to, Place from, std::uint64_t bytes, std::uint32_t grain,
+ONSTREAM_CALL void copy_part(const Group& group, Place to, Place from, std::uint64_t bytes, std::uint32_t access_width,
                              std::uint32_t part, std::uint32_t parts) {
   if constexpr (kSerial<Group>) {
     const std::uint64_t share = (bytes / parts + 63) / 64 * 64;
@@ -133,15 +133,16 @@ ONSTREAM_CALL void copy_part(const Group& group, Place to, Place from, std::uint
   } else {
     const std::uint64_t first = static_cast<std::uint64_t>(part) * group.size() + group.rank();
     const std::uint64_t step = static_cast<std::uint64_t>(parts) * group.size();
-    switch (grain) {
+    switch (access_width) {
       case 16: copy_words<Line>(to, from, bytes / 16, first, step); break;
       case 8: copy_words<std::uint64_t>(to, from, bytes / 8, first, step); break;
       case 4: copy_words<std::uint32_t>(to, from, bytes / 4, first, step); break;
       case 2: copy_words<std::uint16_t>(to, from, bytes / 2, first, step); break;
       default: copy_words<std::uint8_t>(to, from, bytes, first, step); break;
     }
-    // Only a copy that is contiguous on both sides may have a grain that does not divide it (plan/build/lower.cpp).
-    const std::uint64_t tail = bytes % grain;
+    // Only a copy that is contiguous on both sides may have a access_width that does not divide it
+    // (plan/build/lower.cpp).
+    const std::uint64_t tail = bytes % access_width;
     if (first < tail) to.address[bytes - tail + first] = from.address[bytes - tail + first];
   }
 }

@@ -190,7 +190,7 @@ class Messages::Implementation {
   std::mutex posting_;   // held while one is numbered and enqueued there, so that both orders are the same
   Outstanding outstanding_;
   std::size_t small_copy_bytes_;
-  Uses uses_;
+  StreamTracker uses_;
   std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 

@@ -14,7 +14,7 @@ namespace {
 struct Own {
   lane::Sending sending;
   lane::Receiving receiving;
-  lane::Crew crew;
+  lane::BlockTeam crew;
 };
 
 // Of the host device there is no block to spread over.

@@ -85,7 +85,7 @@ std::uint64_t Router::reach(const void* address, std::size_t bytes, int peer, co
 // buffer costs less than the system's copy.
 void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion) {
   route.announce = lane::Header::share;
-  if (!is_foreign(route.peer_source)) return;
+  if (!is_remote_process(route.peer_source)) return;
   if (completion == lane::Completion::ordered || bytes >= attach_min_) return;
   auto bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
   const auto peer_bounce = fabric_.expose(bounce->data(), bytes, peer);
@@ -179,7 +179,7 @@ RecvRoute Router::recv(const Incoming& message, lane::Completion completion, Rin
   if (small || path == Path::load || path == Path::stage) return route;
   route.peer_destination = route.bounce != nullptr ? fabric_.expose(route.destination, bytes, peer).value_or(0)
                                                    : reach(destination, bytes, peer, info);
-  if (by_ring && is_foreign(route.peer_destination)) route.offer_min = ll_max_;
+  if (by_ring && is_remote_process(route.peer_destination)) route.offer_min = ll_max_;
   if (route.peer_destination != 0 || !posted || route.bounce != nullptr) return route;
   // Nobody is there to fetch until the wait: the message goes to a bounce buffer meanwhile, if the peer reaches that.
   std::shared_ptr<Memory> bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);

@@ -11,7 +11,7 @@ constexpr std::size_t kLeastLook = 64;  // requests, or 1 MiB
 constexpr std::size_t kHeldEach = 16 * 1024;
 
 struct alignas(64) InDevice {
-  lane::Crew crew;
+  lane::BlockTeam crew;
   lane::Numbered numbered;
 };
 

@@ -24,7 +24,7 @@ class Tickets {
  public:
   struct Slot {
     lane::Ticket ticket;
-    lane::Crew* crew = nullptr;
+    lane::BlockTeam* crew = nullptr;
   };
 
   Tickets(std::shared_ptr<Device> device, std::shared_ptr<OwnMemory> own_memory);

@@ -15,7 +15,7 @@ namespace onstream {
 
 namespace {
 
-using plan::Exposure;
+using plan::PeerExport;
 using plan::Route;
 using plan::StatedOp;
 using plan::Statement;
@@ -183,8 +183,8 @@ class Build {
   // --- who can reach what ---
 
   template <class Mine>
-  std::vector<Exposure> expose_mine(const Mine& mine) {
-    std::vector<Exposure> exposures;
+  std::vector<PeerExport> expose_mine(const Mine& mine) {
+    std::vector<PeerExport> exposures;
     for (std::size_t i = 0; i < routes_.size(); ++i) {
       const Route& route = routes_[i];
       if (route.local() || !needs_exposure(route.transfer, fabric_->parameters())) continue;
@@ -194,8 +194,8 @@ class Build {
     return exposures;
   }
 
-  Exposure expose(std::size_t route, const Op& op) {
-    Exposure exposure;
+  PeerExport expose(std::size_t route, const Op& op) {
+    PeerExport exposure;
     exposure.route = route;
     if (op.layout.bytes() == 0) {
       exposure.exposed = true;
@@ -215,9 +215,9 @@ class Build {
   }
 
   template <class Apply>
-  void gather_exposures(std::string_view topic, const std::vector<Exposure>& mine, const Apply& apply) {
+  void gather_exposures(std::string_view topic, const std::vector<PeerExport>& mine, const Apply& apply) {
     for (const std::string& bytes : fabric_->all_gather(topic, pack(mine))) {
-      for (const Exposure& exposure : plan::unpack_exposures(bytes)) {
+      for (const PeerExport& exposure : plan::unpack_exposures(bytes)) {
         if (exposure.route >= routes_.size()) fail(ErrorCode::system, "a rank exposes memory for a route that is none");
         apply(routes_[exposure.route], exposure);
       }
@@ -233,7 +233,7 @@ class Build {
     gather_exposures("the destinations of a plan", expose_mine([&](const Route& route) {
                        return route.edge.destination_rank == rank ? route.edge.destination_op : -1;
                      }),
-                     [](Route& route, const Exposure& exposure) {
+                     [](Route& route, const PeerExport& exposure) {
                        route.destination_address = exposure.address;
                        route.transfer.destination.exposed = exposure.exposed;
                        route.transfer.destination.why_not = exposure.why_not;
@@ -247,7 +247,7 @@ class Build {
     gather_exposures("the sources of a plan", expose_mine([&](const Route& route) {
                        return route.edge.source_rank == rank && pulls(route) ? route.edge.source_op : -1;
                      }),
-                     [](Route& route, const Exposure& exposure) {
+                     [](Route& route, const PeerExport& exposure) {
                        route.source_address = exposure.address;
                        route.transfer.source.exposed = exposure.exposed;
                        route.transfer.source.why_not = exposure.why_not;

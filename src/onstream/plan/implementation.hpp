@@ -39,7 +39,7 @@ class Plan::Implementation {
 
   std::shared_ptr<Fabric> fabric;
   std::shared_ptr<plan::Resources> resources = std::make_shared<plan::Resources>();
-  Uses launches{nullptr};  // as the fabric recorded them
+  StreamTracker launches{nullptr};  // as the fabric recorded them
   std::string name;
   std::vector<PlanOp> ops;
   plan::View view;

@@ -62,7 +62,9 @@ void Plan::Implementation::check_memory() {
 }
 
 // Launches that are under way keep their tables, and nobody waits here: a peer may be late, or wait for this rank.
-Plan::Implementation::~Implementation() { Disposal::of_process().hand_over(std::move(resources), launches.points()); }
+Plan::Implementation::~Implementation() {
+  DeferredRelease::of_process().hand_over(std::move(resources), launches.points());
+}
 
 // The order is what keeps launches that mix paths from waiting for each other in a circle (words.hpp).
 void Plan::Implementation::enqueue(Stream stream, const plan::Slot* slot) {

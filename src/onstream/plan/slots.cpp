@@ -12,7 +12,7 @@ void merge(std::vector<WordOp>& first, std::vector<WordOp>& ops) {
 
 }  // namespace
 
-Slots::Slots(std::shared_ptr<Device> device, StreamPool& streams, std::shared_ptr<Watch> watch, Words words,
+Slots::Slots(std::shared_ptr<Device> device, StreamPool& streams, std::shared_ptr<Watchdog> watch, Words words,
              Between between)
     : device_(std::move(device)),
       watch_(std::move(watch)),

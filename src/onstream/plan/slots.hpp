@@ -32,7 +32,7 @@ enum class Between { kernels, nothing };  // what a launch has between its opera
 class Slots {
  public:
   // Throws unsupported if the device's streams cannot wait for words. The words' memory stays the caller's.
-  Slots(std::shared_ptr<Device> device, StreamPool& streams, std::shared_ptr<Watch> watch, Words words,
+  Slots(std::shared_ptr<Device> device, StreamPool& streams, std::shared_ptr<Watchdog> watch, Words words,
         Between between);
 
   // The first call for a stream, and each in a capture, makes one; the latter is the graph's, to be let go of with it,
@@ -44,7 +44,7 @@ class Slots {
   Slot make(std::uint32_t* pulse) const;
 
   std::shared_ptr<Device> device_;
-  std::shared_ptr<Watch> watch_;
+  std::shared_ptr<Watchdog> watch_;
   Words words_;
   Between between_;
   Pulses pulses_;

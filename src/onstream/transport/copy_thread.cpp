@@ -51,7 +51,7 @@ CopyThread::~CopyThread() {
   if (!thread_.joinable()) return;
   thread_.join();
   let_go_of(*device_, stream_);
-  for (Entry& entry : entries_) Disposal::of_process().hand_over(std::move(entry.page));
+  for (Entry& entry : entries_) DeferredRelease::of_process().hand_over(std::move(entry.page));
 }
 
 CopyThread::Lease CopyThread::take(std::uint64_t lead) {

@@ -40,7 +40,7 @@ auto telling(Store& store, const Step& step) {
 // holds up the launches that those may wait for (docs/decisions/0005).
 std::shared_ptr<Device> opened_device(const Launch& launch, const Parameters& parameters) {
   constexpr double kLimitS = 1;
-  static_cast<void>(Disposal::of_process().finish(kLimitS));
+  static_cast<void>(DeferredRelease::of_process().finish(kLimitS));
   return open_device(parameters.device, launch.local_rank);
 }
 
@@ -62,7 +62,7 @@ class Fabric::Implementation {
             store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
         mesh_(*mesh_owner_),
         reach_(device_, mesh_, launch.rank, parameters),
-        watch_(std::make_shared<Watch>(
+        watch_(std::make_shared<Watchdog>(
             board_->wait_view().timeout_ns, board_->wait_view().abort,
             [this](const FaultReport& fault) { take_from_watch(fault); },
             [board = board_](int peer) { return board->has_left(peer); })) {
@@ -484,11 +484,11 @@ class Fabric::Implementation {
   std::shared_ptr<StreamPool> streams_;
   Ahead ahead_;
   std::shared_ptr<Board> board_;  // shared with graphs
-  Uses uses_{device_};
+  StreamTracker uses_{device_};
   std::unique_ptr<Mesh> mesh_owner_;
   Mesh& mesh_;
   Reach reach_;
-  std::shared_ptr<Watch> watch_;
+  std::shared_ptr<Watchdog> watch_;
   std::unique_ptr<CopyThread> copies_ = std::make_unique<CopyThread>(
       device_, [this](const std::string& why) { abort("aborted: " + why, Cause::failure, Logged::now); },
       [this] { return board_->all_aborted(); });
@@ -568,8 +568,8 @@ std::shared_ptr<const void> Fabric::wait_memory() const {
 const std::shared_ptr<OwnMemory>& Fabric::own_memory() const { return implementation_->own_memory_; }
 const std::shared_ptr<StreamPool>& Fabric::streams() const { return implementation_->streams_; }
 void Fabric::set_ahead(const Ahead& ahead) { implementation_->ahead_ = ahead; }
-Uses& Fabric::uses() const { return implementation_->uses_; }
-std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
+StreamTracker& Fabric::uses() const { return implementation_->uses_; }
+std::shared_ptr<Watchdog> Fabric::watch() const { return implementation_->watch_; }
 CopyThread& Fabric::copies() const { return *implementation_->copies_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
 std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {

@@ -143,10 +143,10 @@ class Fabric {
   std::shared_ptr<const void> wait_memory() const;
 
   // The world's end waits for what is noted there: after work of this world was enqueued on a stream.
-  Uses& uses() const;
+  StreamTracker& uses() const;
   // Waits that streams make themselves get a deadline, and an end when the world fails or ends. Who keeps them keeps
   // it; that does not keep the world.
-  std::shared_ptr<Watch> watch() const;
+  std::shared_ptr<Watchdog> watch() const;
 
   // Where kernels ask for the copy engine.
   CopyThread& copies() const;

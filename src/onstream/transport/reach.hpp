@@ -101,7 +101,7 @@ class Reach {
   int rank_;
   double timeout_s_;
   bool may_attach_;
-  Disposal disposal_;  // of mappings whose owner has freed the memory
+  DeferredRelease disposal_;  // of mappings whose owner has freed the memory
   std::mutex mutex_;
   ReachStatistics counts_;                                 // of look-ups
   std::map<std::pair<int, std::byte*>, Exposed> exposed_;  // by peer and base

@@ -22,7 +22,7 @@ std::atomic_ref<std::uint32_t> ref(std::uint32_t* word) { return std::atomic_ref
 
 }  // namespace
 
-Watch::~Watch() {
+Watchdog::~Watchdog() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -31,7 +31,7 @@ Watch::~Watch() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::shared_ptr<void> Watch::stand_by(StreamWaits waits) {
+std::shared_ptr<void> Watchdog::stand_by(StreamWaits waits) {
   auto entry = std::make_shared<Entry>();
   entry->waits = std::move(waits);
   const std::lock_guard lock(mutex_);
@@ -44,12 +44,12 @@ std::shared_ptr<void> Watch::stand_by(StreamWaits waits) {
   });
 }
 
-void Watch::mute() {
+void Watchdog::mute() {
   const std::lock_guard lock(mutex_);  // no report is under way
   report_ = nullptr;
 }
 
-void Watch::work() {
+void Watchdog::work() {
   std::uint64_t drained_ns = 0;  // when a stream was last let go on
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -70,7 +70,7 @@ void Watch::work() {
 }
 
 // True when it has let the stream go on.
-bool Watch::look(Entry& entry, bool failed) {
+bool Watchdog::look(Entry& entry, bool failed) {
   const auto pulse = ref(entry.waits.pulse);
   std::uint32_t seen = pulse.load(std::memory_order_acquire);  // pairs with the stream's writes
   const std::uint32_t number = seen & ~kSeen;
@@ -104,7 +104,7 @@ bool Watch::look(Entry& entry, bool failed) {
 }
 
 // Once for each phase.
-void Watch::report(Entry& entry, const std::vector<AwaitedWord>& missing, Status status) {
+void Watchdog::report(Entry& entry, const std::vector<AwaitedWord>& missing, Status status) {
   if (entry.told) return;
   entry.told = true;
   if (!report_) return;

@@ -1,4 +1,5 @@
-// Watch: stands by waits that a stream makes itself (Device::operate), which look at no deadline and at no abort word.
+// Watchdog: stands by waits that a stream makes itself (Device::operate), which look at no deadline and at no abort
+// word.
 //
 // Whoever enqueues such waits describes them once. The stream sets a pulse word to the number of the phase that it is
 // about to wait in. It is taken for waiting as long as some word of that phase has not come; where it resets such words
@@ -33,16 +34,16 @@ struct StreamWaits {
   std::vector<std::vector<AwaitedWord>> phases;  // phases[0] while the pulse is 1, and so on
 };
 
-class Watch {
+class Watchdog {
  public:
   // `report` fails the world for a timeout, and for a wait for a peer that `has_left`; called in the watch's thread.
   // The memory of `abort` must outlive this object.
-  Watch(std::uint64_t timeout_ns, const std::uint64_t* abort, std::function<void(const FaultReport&)> report,
-        std::function<bool(int peer)> has_left)
+  Watchdog(std::uint64_t timeout_ns, const std::uint64_t* abort, std::function<void(const FaultReport&)> report,
+           std::function<bool(int peer)> has_left)
       : timeout_ns_(timeout_ns), abort_(abort), report_(std::move(report)), has_left_(std::move(has_left)) {}
-  ~Watch();
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
 
   // Stands by these waits until the answer is let go: after the launches, before the memory of the words.
   std::shared_ptr<void> stand_by(StreamWaits waits);

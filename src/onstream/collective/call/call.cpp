@@ -14,7 +14,7 @@ using collective::Vector;
 namespace {
 
 constexpr std::array<const char*, kAlgorithms> kNames{
-    "auto", "lines", "two_shot", "wide", "direct", "copy", "ring", "tree", "halving_doubling", "hierarchical"};
+    "auto", "ll", "two_shot", "ll128", "simple", "copy", "ring", "tree", "halving_doubling", "hierarchical"};
 
 CollectiveCall of(OpKind kind, const Vector& vector) {
   CollectiveCall call;

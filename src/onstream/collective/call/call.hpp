@@ -21,15 +21,15 @@
 
 namespace onstream {
 
-// How a collective is done. `lines`, `two_shot`, `wide` and `direct` give the same bits, on every rank and for every
+// How a collective is done. `ll`, `two_shot`, `ll128` and `simple` give the same bits, on every rank and for every
 // size; automatic takes none but these four. The others may give other bits where the order of adding matters
 // (order_matters in types.hpp).
 enum class Algorithm : std::uint32_t {
   automatic,         // the cheapest by prediction
-  lines,             // everything to everybody, as flagged lines
-  two_shot,          // all_reduce: parts to their owners and sums to all, as flagged lines
-  wide,              // all_reduce, reduce_scatter, all_gather, all_to_all, broadcast: lines of 128 bytes with one flag
-  direct,            // from buffer to buffer, or through the stage
+  ll,                // everything to everybody, as LL lines
+  two_shot,          // all_reduce: parts to their owners and sums to all, as LL lines
+  ll128,             // all_reduce, reduce_scatter, all_gather, all_to_all, broadcast: lines of 128 bytes with one flag
+  simple,            // from buffer to buffer, or through the stage
   copy,              // moves only: by the copy engine, without any kernel; buffers that peers can address
   ring,              // round the ranks in both directions; sums in the order of the ring
   tree,              // up and down a binomial tree; sums in the order of the tree
@@ -45,7 +45,7 @@ Algorithm algorithm_of(const std::string& name);
 using Combine = std::function<void(const void* in, void* inout, std::size_t count)>;
 
 namespace collective {
-struct OwnKernels;
+struct UserKernels;
 }
 
 struct CollectiveCall {
@@ -61,7 +61,7 @@ struct CollectiveCall {
   Combine combine;  // instead of type and op, on elements of so many bytes
   std::size_t element_bytes = 0;
   // Instead of type and op, too: a functor (user_op.hpp). Then `count` is in bytes, of whole elements.
-  const collective::OwnKernels* own = nullptr;
+  const collective::UserKernels* own = nullptr;
   std::vector<std::byte> own_state;  // its members; none: it has none
   std::uint64_t own_digest = 0;      // of which functor it is
   std::uint64_t stage_of = 0;        // the signature of the call that this is a stage of
@@ -95,7 +95,7 @@ bool is_v(OpKind kind);  // counts differ from rank to rank
 // What all ranks must say alike - kind, type, algorithm, reduction, root, counts - as a number whose lowest bit is 0.
 // Of calls that differ in one of these alone (counts: by less than 2048) bits 1 to 11 always differ; else some bit
 // does. `blocks`: of a kernel that has as many on every rank; calls that differ in these alone differ in another bit.
-std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::direct, int blocks = 0);
+std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::simple, int blocks = 0);
 
 bool is_of_neighbours(OpKind kind);  // for a Neighbourhood alone
 

@@ -17,10 +17,10 @@ std::uint64_t slot_lines_of(const Parameters& parameters, std::size_t ranks) {
   return std::max(kLeast, bytes / (2 * ranks * sizeof(Line)) / 4 * 4);
 }
 
-// The same of wide lines: whole stripes, as many for a second shot as for the first.
-std::uint64_t wide_lines_of(const Fabric& fabric, std::size_t ranks) {
+// The same of LL128 lines: whole stripes, as many for a second shot as for the first.
+std::uint64_t ll128_lines_of(const Fabric& fabric, std::size_t ranks) {
   if (!fabric.whole_lines()) return 0;
-  const auto bytes = static_cast<std::uint64_t>(fabric.parameters().collective_wide_bytes);
+  const auto bytes = static_cast<std::uint64_t>(fabric.parameters().collective_ll128_bytes);
   return bytes / (2 * ranks * sizeof(Line)) / (2 * kStripeLines) * (2 * kStripeLines);
 }
 
@@ -43,9 +43,9 @@ void require_same_parameters(Fabric& fabric) {
   const std::string mine = concat(
       "collective_algorithm=", parameters.collective_algorithm, " collective_check=", parameters.collective_check,
       " collective_channels=", parameters.collective_channels, " collective_bytes=", parameters.collective_bytes,
-      " collective_wide_bytes=", parameters.collective_wide_bytes,
+      " collective_ll128_bytes=", parameters.collective_ll128_bytes,
       " collective_stage_bytes=", parameters.collective_stage_bytes,
-      " collective_line_threads=", parameters.collective_line_threads,
+      " collective_ll_threads=", parameters.collective_ll_threads,
       " collective_block_bytes=", parameters.collective_block_bytes, " collective_group=", parameters.collective_group,
       " collective_halves_bytes=", parameters.collective_halves_bytes,
       " collective_chain_bytes=", parameters.collective_chain_bytes,
@@ -59,15 +59,15 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
           rank,
           static_cast<int>(ranks),
           Channel::slot_bytes(parameters, ranks),
-          Channel::wide_bytes(fabric, ranks),
+          Channel::ll128_bytes(fabric, ranks),
           static_cast<int>(parameters.collective_group),
           static_cast<std::uint64_t>(parameters.collective_chain_bytes),
           engine_use(parameters.collective_engine),
           fabric.crowded()};
 }
 
-Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int number)
-    : ground_(let_go_later(std::make_unique<Ground>())) {
+Channel::Channel(Fabric& fabric, BlockBudget& room, const std::vector<int>& ranks, int number)
+    : ground_(release_later(std::make_unique<Ground>())) {
   // Segments are the same on every rank, teams need not be.
   const std::string mine = concat(bytes_for(fabric, ranks.size()));
   std::size_t most_bytes = 0;
@@ -83,14 +83,14 @@ Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int 
   }
   set_up(fabric, ranks, number, std::move(parts));
   // Nobody writes before all have set theirs up.
-  room_ =
-      room.enter(fabric, "making room for a first collective", Room::Blocks::in_order, ranks, Room::limits_of(fabric));
+  room_ = room.enter(fabric, "making room for a first collective", BlockBudget::Blocks::in_order, ranks,
+                     BlockBudget::limits_of(fabric));
   order.ground = std::make_shared<const Kept>(Kept{ground_, nullptr, room_});
   order.room = room_;
 }
 
 Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared)
-    : ground_(let_go_later(std::make_unique<Ground>())), room_(of.room_) {
+    : ground_(release_later(std::make_unique<Ground>())), room_(of.room_) {
   ground_->some = std::move(shared);
   set_up(fabric, ranks, static_cast<int>(of.view_.channel), ground_->some.parts);
   order.ground = ground_;
@@ -100,7 +100,7 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& o
 std::size_t Channel::bytes_for(const Fabric& fabric, std::size_t ranks) {
   const Parameters& parameters = fabric.parameters();
   const std::size_t size = std::max<std::size_t>(1, ranks);
-  return places_of(static_cast<int>(size), slot_lines_of(parameters, size), wide_lines_of(fabric, size),
+  return places_of(static_cast<int>(size), slot_lines_of(parameters, size), ll128_lines_of(fabric, size),
                    stage_bytes_of(parameters, size))
       .bytes;
 }
@@ -126,10 +126,10 @@ void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, 
   view_.rank = static_cast<std::uint32_t>(std::ranges::find(ranks, fabric.rank()) - ranks.begin());
   view_.size = static_cast<std::uint32_t>(size);
   view_.slot_lines = static_cast<std::uint32_t>(slot_lines_of(parameters, size));
-  view_.wide_lines = static_cast<std::uint32_t>(wide_lines_of(fabric, size));
+  view_.ll128_lines = static_cast<std::uint32_t>(ll128_lines_of(fabric, size));
   view_.channel = static_cast<std::uint32_t>(number);
   view_.stage_bytes = stage_bytes_of(parameters, size);
-  view_.places = places_of(static_cast<int>(size), view_.slot_lines, view_.wide_lines, view_.stage_bytes);
+  view_.places = places_of(static_cast<int>(size), view_.slot_lines, view_.ll128_lines, view_.stage_bytes);
   view_.wait = fabric.wait_view();
 }
 
@@ -142,8 +142,8 @@ std::size_t Channel::slot_bytes(const Parameters& parameters, std::size_t ranks)
   return slot_lines_of(parameters, std::max<std::size_t>(1, ranks)) * kLineData;
 }
 
-std::size_t Channel::wide_bytes(const Fabric& fabric, std::size_t ranks) {
-  return stripes_in(wide_lines_of(fabric, std::max<std::size_t>(1, ranks))) * kStripeData;
+std::size_t Channel::ll128_bytes(const Fabric& fabric, std::size_t ranks) {
+  return stripes_in(ll128_lines_of(fabric, std::max<std::size_t>(1, ranks))) * kStripeData;
 }
 
 std::size_t Channel::device_bytes() const {

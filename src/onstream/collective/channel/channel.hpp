@@ -33,7 +33,7 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks);
 class Channel {
  public:
   // Collective over the world, `ranks` are the team's (the same list on each of them; other ranks pass their own).
-  Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int number);
+  Channel(Fabric& fabric, BlockBudget& room, const std::vector<int>& ranks, int number);
   // Memory of bytes_for() that some ranks have told each other of.
   struct Shared {
     std::shared_ptr<Memory> own;
@@ -44,14 +44,14 @@ class Channel {
   Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared);
   static std::size_t bytes_for(const Fabric& fabric, std::size_t ranks);
 
-  // Of data in one slot of a channel of so many ranks; in one of wide lines, 0 if there are none.
+  // Of data in one slot of a channel of so many ranks; in one of LL128 lines, 0 if there are none.
   static std::size_t slot_bytes(const Parameters& parameters, std::size_t ranks);
-  static std::size_t wide_bytes(const Fabric& fabric, std::size_t ranks);
+  static std::size_t ll128_bytes(const Fabric& fabric, std::size_t ranks);
 
   const View& view() const { return view_; }
   std::uint64_t number() const { return ground_->shared->number(); }  // of its memory, the same on every rank
   // How many blocks its calls have; of a channel of some ranks of another, that other's.
-  Room::Part& room() const { return *room_; }
+  BlockBudget::Part& room() const { return *room_; }
   std::size_t device_bytes() const;
 
   // Of algorithm hierarchical; made with its first call. Graphs keep it from now on.
@@ -67,15 +67,15 @@ class Channel {
   std::unique_ptr<Copies> copies;  // of algorithm copy; a team's are made with it, the world's with their first call
   std::shared_ptr<Checking> checking;  // in the checking mode, from the start
   Order order;
-  Recent recent;
+  CallCache recent;
 
  private:
   void set_up(Fabric& fabric, const std::vector<int>& ranks, int number, std::vector<std::uint64_t> parts);
 
-  // What graphs keep, and Room counts as long.
+  // What graphs keep, and BlockBudget counts as long.
   struct Kept {
     std::shared_ptr<const void> ground, hierarchy;
-    std::shared_ptr<Room::Part> room;
+    std::shared_ptr<BlockBudget::Part> room;
   };
   struct Ground {
     std::shared_ptr<Segment> shared;  // or, of some ranks by themselves,
@@ -85,7 +85,7 @@ class Channel {
   };
   std::shared_ptr<Ground> ground_;
   View view_;
-  std::shared_ptr<Room::Part> room_;
+  std::shared_ptr<BlockBudget::Part> room_;
 };
 
 }  // namespace onstream::collective

@@ -24,9 +24,10 @@ namespace onstream::collective {
 
 namespace {
 
-class Preparing {
+class CallCompiler {
  public:
-  Preparing(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call, int most)
+  CallCompiler(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call,
+               int most)
       : fabric_(fabric),
         channel_(channel),
         ranks_(ranks),
@@ -39,64 +40,64 @@ class Preparing {
         output_(static_cast<std::byte*>(call.output)),
         on_host_(fabric.device()->kind() == DeviceKind::host) {}
 
-  Launching lines() {
+  KernelLaunch lines() {
     if (call_.kind == OpKind::barrier) return barrier();
     if (!has_op(call_.kind)) return trade_lines();
     if (call_.own != nullptr) {
       return with_functor(call_.own->lines, reduce_lines<BytesRule>(), line_grid(bytes_, call_.own->line_data));
     }
-    Launching out;
+    KernelLaunch out;
     with_rule([&]<class Rule>() {
       const auto body = reduce_lines<Rule>();
-      out.set(reduce_lines_kernel(call_.type), body, line_grid(bytes_, ReduceLines<Rule>::kUnit));
+      out.set(reduce_ll_kernel(call_.type), body, line_grid(bytes_, ReduceLl<Rule>::kUnit));
     });
     return out;
   }
 
-  Launching two_shot() {
+  KernelLaunch two_shot() {
     const std::size_t part = (bytes_ + size_ - 1) / size_;
     if (call_.own != nullptr) {
       return with_functor(call_.own->two_shot, two_shot_lines<BytesRule>(), line_grid(part, call_.own->line_data));
     }
-    Launching out;
+    KernelLaunch out;
     with_rule([&]<class Rule>() {
       const auto body = two_shot_lines<Rule>();
-      constexpr int kUnit = TwoShotLines<Rule>::kUnit;
+      constexpr int kUnit = TwoShotLl<Rule>::kUnit;
       out.set(two_shot_kernel(call_.type), body, line_grid(part, kUnit));
     });
     return out;
   }
 
-  Launching wide() {
-    Launching out;
+  KernelLaunch wide() {
+    KernelLaunch out;
     if (!has_op(call_.kind)) {
-      TradeWide body;
-      fill_wide(body);
+      ExchangeLl128 body;
+      fill_ll128(body);
       body.out_stride = call_.kind == OpKind::broadcast ? 0 : bytes_;
       const bool there = input_ + body.in_stride * rank_ == output_ + body.out_stride * rank_;
       body.keeps = there ? 0 : 1;
-      out.set(trade_wide_kernel(), body, wide_grid(body.stripes));
+      out.set(trade_ll128_kernel(), body, ll128_grid(body.stripes));
       return out;
     }
     with_rule([&]<class Rule>() {
-      ReduceWide<Rule> body;
-      fill_wide(body);
+      ReduceLl128<Rule> body;
+      fill_ll128(body);
       body.op = call_.op;
       body.factor = factor();
-      out.set(reduce_wide_kernel(call_.type), body, wide_grid(body.stripes));
+      out.set(reduce_ll128_kernel(call_.type), body, ll128_grid(body.stripes));
     });
     return out;
   }
 
-  Launching direct() {
+  KernelLaunch direct() {
     const bool near = size_ <= kNear;
     if (!has_op(call_.kind)) return near ? bulk_move<kNear>() : bulk_move<kMostRanks>();
     // A GPU among many ranks takes the stage: it has no kernel with so many addresses.
     return near || !on_host_ ? bulk_reduce<kNear>(near) : bulk_reduce<kMostRanks>(true);
   }
 
-  Launching pass(Shape shape) {
-    Launching out;
+  KernelLaunch pass(Shape shape) {
+    KernelLaunch out;
     if (!has_op(call_.kind)) {
       PassMove body;
       fill_pass(body, shape);
@@ -192,34 +193,36 @@ class Preparing {
     const bool own_part =
         call_.kind == OpKind::reduce_scatter || call_.kind == OpKind::scatter || call_.kind == OpKind::all_to_all;
     body.in_stride = own_part ? bytes_ : 0;
-    body.grain = grain_of(number(input_) | number(output_) | body.in_stride);
-    if (call_.own != nullptr) body.grain = grain_of(body.grain | static_cast<std::uint64_t>(call_.own->line_data));
+    body.access_width = access_width_of(number(input_) | number(output_) | body.in_stride);
+    if (call_.own != nullptr)
+      body.access_width = access_width_of(body.access_width | static_cast<std::uint64_t>(call_.own->line_data));
   }
 
-  void fill_wide(WideWork& body) const {
-    fill(body, Algorithm::wide);
-    const bool in_parts = wide_in_two_shots(call_, machine());
+  void fill_ll128(Ll128Work& body) const {
+    fill(body, Algorithm::ll128);
+    const bool in_parts = ll128_in_two_shots(call_, machine());
     body.stripes = std::max<std::uint64_t>(1, in_parts ? stripes_of_part(bytes_, size_) : stripes_for(bytes_));
     body.part = in_parts ? body.stripes * kStripeData : bytes_;
     if (in_parts) body.in_stride = body.part;
     body.whole = call_.kind == OpKind::reduce_scatter ? size_ * bytes_ : bytes_;
     if (call_.kind == OpKind::all_gather || call_.kind == OpKind::all_to_all) {
-      body.grain = grain_of(body.grain | bytes_);  // what comes from one rank lies behind what comes from another
+      body.access_width =
+          access_width_of(body.access_width | bytes_);  // what comes from one rank lies behind what comes from another
     }
   }
 
   template <class Rule>
-  ReduceLines<Rule> reduce_lines() const {
-    ReduceLines<Rule> body;
-    fill(body, Algorithm::lines);
+  ReduceLl<Rule> reduce_lines() const {
+    ReduceLl<Rule> body;
+    fill(body, Algorithm::ll);
     body.op = call_.op;
     body.factor = factor();
     body.adds = call_.kind == OpKind::reduce && !is_root() ? 0 : adds();
     return body;
   }
   template <class Rule>
-  TwoShotLines<Rule> two_shot_lines() const {
-    TwoShotLines<Rule> body;
+  TwoShotLl<Rule> two_shot_lines() const {
+    TwoShotLl<Rule> body;
     fill(body, Algorithm::two_shot);
     body.op = call_.op;
     body.factor = factor();
@@ -227,8 +230,8 @@ class Preparing {
   }
 
   template <class Like>
-  Launching with_functor(const OwnKernel<Like>& kernel, const Like& like, Grid grid) const {
-    Launching out;
+  KernelLaunch with_functor(const OwnKernel<Like>& kernel, const Like& like, Grid grid) const {
+    KernelLaunch out;
     out.kernel = &kernel.kernel;
     out.bytes.resize(kernel.bytes);
     out.grid = grid;
@@ -237,39 +240,39 @@ class Preparing {
     return out;
   }
 
-  Launching barrier() const {
+  KernelLaunch barrier() const {
     Barrier body;
-    fill(body, Algorithm::lines);
-    Launching out;
+    fill(body, Algorithm::ll);
+    KernelLaunch out;
     out.set(barrier_kernel(), body, grid_for(static_cast<std::size_t>(size_ - 1)));
     return out;
   }
 
-  Launching trade_lines() const {
-    TradeLines body;
-    fill(body, Algorithm::lines);
+  KernelLaunch trade_lines() const {
+    ExchangeLl body;
+    fill(body, Algorithm::ll);
     const bool beside =
         call_.kind == OpKind::gather || call_.kind == OpKind::all_gather || call_.kind == OpKind::all_to_all;
     body.out_stride = beside ? bytes_ : 0;
-    body.grain = grain_of(body.grain | body.out_stride);
+    body.access_width = access_width_of(body.access_width | body.out_stride);
     const bool mine = body.flow == Flow::all || is_root();  // this rank's own data is part of its result
     const bool there = input_ + body.in_stride * rank_ == output_ + body.out_stride * rank_;
     body.keeps = mine && !there ? 1 : 0;
-    Launching out;
-    out.set(trade_lines_kernel(), body, line_grid(bytes_, TradeLines::kUnit));
+    KernelLaunch out;
+    out.set(exchange_ll_kernel(), body, line_grid(bytes_, ExchangeLl::kUnit));
     return out;
   }
 
   // Blocks of few threads, as long as there may be more of them: every instruction is issued for every warp. One warp
-  // more than has units: it stores the next turn, and its last thread asks whether another collective runs
+  // more than has units: it stores the next epoch, and its last thread asks whether another collective runs
   // (Session::watches); nobody else shall wait for that.
   Grid line_grid(std::size_t bytes, int unit) const {
     return grid_for((bytes + static_cast<std::size_t>(unit) - 1) / static_cast<std::size_t>(unit));
   }
-  Grid wide_grid(std::uint64_t stripes) const { return grid_for(stripes * kOctet); }
+  Grid ll128_grid(std::uint64_t stripes) const { return grid_for(stripes * kOctet); }
   Grid grid_for(std::size_t units) const {
     if (on_host_) return {1, 1};
-    const auto threads = static_cast<std::size_t>(fabric_.parameters().collective_line_threads);
+    const auto threads = static_cast<std::size_t>(fabric_.parameters().collective_ll_threads);
     units = std::max<std::size_t>(1, units);
     const std::size_t blocks = std::min(most_, (units + threads - 1) / threads);
     constexpr std::size_t kWarp = 32;
@@ -305,7 +308,7 @@ class Preparing {
   }
 
   template <int kMost>
-  Launching bulk_reduce(bool addresses_fit) {
+  KernelLaunch bulk_reduce(bool addresses_fit) {
     const bool one_part = share() == Share::to_all || share() == Share::to_root;
     const std::size_t work = one_part ? bytes_ / size_ : bytes_;
     if (call_.own != nullptr) {
@@ -317,7 +320,7 @@ class Preparing {
         return with_functor(call_.own->bulk_far, like, bulk_grid(blocks));
     }
     const int blocks = bulk_blocks(work);
-    Launching out;
+    KernelLaunch out;
     with_rule([&]<class Rule>() {
       const Reach reach = kMost == kNear ? Reach::near : Reach::far;
       auto body = bulk_body<Rule, kMost>(addresses_fit, blocks);
@@ -334,7 +337,7 @@ class Preparing {
   template <class Rule, int kMost>
   BulkReduce<Rule, kMost> bulk_body(bool addresses_fit, int blocks) {
     BulkReduce<Rule, kMost> body;
-    start(body, Algorithm::direct, blocks);
+    start(body, Algorithm::simple, blocks);
     body.share = share();
     body.op = call_.op;
     body.adds = adds();
@@ -412,7 +415,7 @@ class Preparing {
   }
 
   template <int kMost>
-  Launching bulk_move() {
+  KernelLaunch bulk_move() {
     BulkMove<kMost> body;
     std::size_t work = 0;
     for (std::uint32_t peer = 0; peer < size_; ++peer) {
@@ -424,14 +427,14 @@ class Preparing {
     constexpr std::size_t kEnough = std::size_t{1} << 60;
     if (is_v(call_.kind)) work = kEnough;
     const int blocks = bulk_blocks(work);
-    start(body, Algorithm::direct, blocks);
+    start(body, Algorithm::simple, blocks);
     if (call_.kind == OpKind::broadcast && size_ > 2) {  // with somebody to forward to
       const auto least = static_cast<std::uint64_t>(fabric_.parameters().collective_chain_bytes);
       body.chain = goes_from_rank_to_rank(bytes_, size_, least) ? 1 : 0;
       body.each = step_of_broadcast(body.chain != 0, static_cast<std::size_t>(blocks));
     }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;
-    Launching out;
+    KernelLaunch out;
     if (body.direct != 0 && body.each == 0) {
       CopyThread::Lease lease = engine_for_move(body.portions);
       body.copier = lease.copier();
@@ -497,13 +500,13 @@ class Preparing {
 
 }  // namespace
 
-Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call,
-                  int most) {
-  Preparing preparing(fabric, channel, ranks, call, most);
+KernelLaunch prepare(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call,
+                     int most) {
+  CallCompiler preparing(fabric, channel, ranks, call, most);
   switch (call.algorithm) {
-    case Algorithm::lines: return preparing.lines();
+    case Algorithm::ll: return preparing.lines();
     case Algorithm::two_shot: return preparing.two_shot();
-    case Algorithm::wide: return preparing.wide();
+    case Algorithm::ll128: return preparing.wide();
     case Algorithm::ring: return preparing.pass(Shape::ring);
     case Algorithm::tree: return preparing.pass(Shape::tree);
     case Algorithm::halving_doubling: return preparing.pass(Shape::halving);

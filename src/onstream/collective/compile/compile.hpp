@@ -11,7 +11,7 @@ namespace onstream::collective {
 
 // The call names an algorithm that can do it (algorithm.hpp); its kernel has `most` blocks at most, as on every rank.
 // May ask peers to map the buffers, and block for their answer.
-Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call,
-                  int most);
+KernelLaunch prepare(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call,
+                     int most);
 
 }  // namespace onstream::collective

@@ -81,11 +81,11 @@ void Hierarchy::make_levels(Fabric& fabric, const std::vector<int>& ranks, Chann
   }
 }
 
-std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& call, int most) {
+std::vector<KernelLaunch> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& call, int most) {
   const std::size_t own = sums_bytes(call, groups_);
   const CollectiveCall longer = in_sums(call, nullptr);
   std::byte* const memory = scratch(*fabric.device(), own + scratch_bytes(longer, groups_));
-  std::vector<Launching> launchings;
+  std::vector<KernelLaunch> launches;
   const auto convert = [&](Conversion conversion, const void* from, void* to, std::size_t bytes) {
     if (own == 0 || bytes == 0) return;
     Convert body;
@@ -100,8 +100,8 @@ std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& 
     const auto each = static_cast<std::size_t>(fabric.parameters().collective_block_bytes);
     const auto blocks = std::clamp<std::size_t>(bytes / each, 1, static_cast<std::size_t>(most));
     const bool on_host = fabric.device()->kind() == DeviceKind::host;
-    launchings.emplace_back().set(convert_kernel(), body,
-                                  on_host ? Grid{1, 1} : Grid{static_cast<int>(blocks), kMaxThreads});
+    launches.emplace_back().set(convert_kernel(), body,
+                                on_host ? Grid{1, 1} : Grid{static_cast<int>(blocks), kMaxThreads});
   };
   convert(Conversion::to_floats, call.input, memory, call.input_bytes(groups_.rank, groups_.size));
   for (Stage& stage : stages_of(in_sums(call, memory), groups_, memory + own)) {
@@ -111,10 +111,10 @@ std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& 
     stage.call.stage_of = signature_of(call, Algorithm::hierarchical);
     stage.call.named = part_of(call.name(), kInStage);
     stage.call.algorithm = choose(stage.call, machine).algorithm;
-    launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, most));
+    launches.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, most));
   }
   convert(Conversion::to_results, memory, call.output, call.output_bytes(groups_.rank, groups_.size));
-  return launchings;
+  return launches;
 }
 
 std::byte* Hierarchy::scratch(Device& device, std::size_t bytes) {

@@ -27,7 +27,7 @@ class Hierarchy {
 
   // The kernels of a call, one after the other, of `most` blocks at most. May ask peers to map the buffers, and block
   // for their answer. What they use is kept as long as this.
-  std::vector<Launching> prepare(Fabric& fabric, const CollectiveCall& call, int most);
+  std::vector<KernelLaunch> prepare(Fabric& fabric, const CollectiveCall& call, int most);
   std::size_t device_bytes() const;
 
  private:

@@ -10,24 +10,24 @@ namespace onstream::collective {
 
 namespace {
 
-struct ReduceOwn {
+struct ReduceUser {
   const State* state = nullptr;
-  const OwnReduction* reduction = nullptr;
+  const UserReduction* reduction = nullptr;
 
   void operator()(const HostGroup& group) const {
     // After a move that failed there is nothing whole to reduce.
-    if (group.load_relaxed(&state->turns[0].failed) == 0) reduction->reduce();
+    if (group.load_relaxed(&state->epochs[0].failed) == 0) reduction->reduce();
   }
 };
 
-const Kernel& reduce_own_kernel() {
-  static const Kernel kernel{"collective_reduce_own", host_entry<ReduceOwn>, nullptr};
+const Kernel& reduce_user_kernel() {
+  static const Kernel kernel{"collective_reduce_own", host_entry<ReduceUser>, nullptr};
   return kernel;
 }
 
 }  // namespace
 
-CollectiveCall OwnReduction::in_bytes(const CollectiveCall& call) {
+CollectiveCall UserReduction::in_bytes(const CollectiveCall& call) {
   CollectiveCall bytes = call;
   bytes.combine = nullptr;
   bytes.count = bytes_of(call.kind, call.count, call.element_bytes);
@@ -36,7 +36,7 @@ CollectiveCall OwnReduction::in_bytes(const CollectiveCall& call) {
   return bytes;
 }
 
-CollectiveCall OwnReduction::move_of(const CollectiveCall& call) {
+CollectiveCall UserReduction::move_of(const CollectiveCall& call) {
   CollectiveCall move = in_bytes(call);
   move.kind = OpKind::all_gather;
   if (call.kind == OpKind::reduce) move.kind = OpKind::gather;
@@ -46,7 +46,7 @@ CollectiveCall OwnReduction::move_of(const CollectiveCall& call) {
   return move;
 }
 
-void OwnReduction::check(const CollectiveCall& call, DeviceKind device) {
+void UserReduction::check(const CollectiveCall& call, DeviceKind device) {
   require(device == DeviceKind::host, name_of(call.kind),
           ": a reduction by a function works on the host device; on cuda there are functors (reduced_with), and sum, "
           "prod, min, max and the others");
@@ -56,8 +56,8 @@ void OwnReduction::check(const CollectiveCall& call, DeviceKind device) {
           ": algorithm two_shot cannot: it has no reduction of your own");
 }
 
-OwnReduction::OwnReduction(const std::shared_ptr<Fabric>& fabric, Spares& spares, const CollectiveCall& call, int rank,
-                           int size)
+UserReduction::UserReduction(const std::shared_ptr<Fabric>& fabric, ScratchPool& spares, const CollectiveCall& call,
+                             int rank, int size)
     : fabric_(fabric),
       combine_(call.combine),
       rank_(rank),
@@ -75,13 +75,13 @@ OwnReduction::OwnReduction(const std::shared_ptr<Fabric>& fabric, Spares& spares
   move_.output = gathered_.get();
 }
 
-Launching OwnReduction::reduction(const View& view) const {
-  Launching out;
-  if (ranks_ > 0) out.set(reduce_own_kernel(), ReduceOwn{view.state, this}, {1, 1});
+KernelLaunch UserReduction::reduction(const View& view) const {
+  KernelLaunch out;
+  if (ranks_ > 0) out.set(reduce_user_kernel(), ReduceUser{view.state, this}, {1, 1});
   return out;
 }
 
-void OwnReduction::reduce() const {
+void UserReduction::reduce() const {
   std::string what;
   try {
     const std::byte* const in = gathered_.get();

@@ -12,12 +12,13 @@
 
 namespace onstream::collective {
 
-class OwnReduction {
+class UserReduction {
  public:
   // Of a call that passes check() and has something to reduce.
-  OwnReduction(const std::shared_ptr<Fabric>& fabric, Spares& spares, const CollectiveCall& call, int rank, int size);
-  OwnReduction(const OwnReduction&) = delete;
-  OwnReduction& operator=(const OwnReduction&) = delete;
+  UserReduction(const std::shared_ptr<Fabric>& fabric, ScratchPool& spares, const CollectiveCall& call, int rank,
+                int size);
+  UserReduction(const UserReduction&) = delete;
+  UserReduction& operator=(const UserReduction&) = delete;
 
   // Throws invalid_argument for what cannot be reduced so.
   static void check(const CollectiveCall& call, DeviceKind device);
@@ -27,7 +28,7 @@ class OwnReduction {
   static CollectiveCall move_of(const CollectiveCall& call);
   const CollectiveCall& move() const { return move_; }
   // What comes behind the move in the same channel; no kernel where this rank gets nothing.
-  Launching reduction(const View& view) const;
+  KernelLaunch reduction(const View& view) const;
 
   // For the kernel. Never throws.
   void reduce() const;

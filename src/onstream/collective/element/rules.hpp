@@ -78,72 +78,72 @@ template <class T>
 struct IntegerRule {
   using Element = T;
   // Small ones would be made int by the language anyway, and could overflow as such.
-  using Wide =
+  using Ll128 =
       std::conditional_t<(sizeof(T) < 4), std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>, T>;
-  using Plain = std::make_unsigned_t<Wide>;
+  using Plain = std::make_unsigned_t<Ll128>;
 
-  ONSTREAM_BOTH static Wide widen(T value) { return value; }
-  ONSTREAM_BOTH static T narrow(Wide value) { return static_cast<T>(value); }
-  ONSTREAM_BOTH static Wide sum(Wide a, Wide b) {
-    return static_cast<Wide>(static_cast<Plain>(a) + static_cast<Plain>(b));
+  ONSTREAM_BOTH static Ll128 widen(T value) { return value; }
+  ONSTREAM_BOTH static T narrow(Ll128 value) { return static_cast<T>(value); }
+  ONSTREAM_BOTH static Ll128 sum(Ll128 a, Ll128 b) {
+    return static_cast<Ll128>(static_cast<Plain>(a) + static_cast<Plain>(b));
   }
-  ONSTREAM_BOTH static Wide prod(Wide a, Wide b) {
-    return static_cast<Wide>(static_cast<Plain>(a) * static_cast<Plain>(b));
+  ONSTREAM_BOTH static Ll128 prod(Ll128 a, Ll128 b) {
+    return static_cast<Ll128>(static_cast<Plain>(a) * static_cast<Plain>(b));
   }
-  ONSTREAM_BOTH static Wide min(Wide a, Wide b) { return b < a ? b : a; }
-  ONSTREAM_BOTH static Wide max(Wide a, Wide b) { return a < b ? b : a; }
-  ONSTREAM_BOTH static Wide band(Wide a, Wide b) { return a & b; }
-  ONSTREAM_BOTH static Wide bor(Wide a, Wide b) { return a | b; }
-  ONSTREAM_BOTH static Wide bxor(Wide a, Wide b) { return a ^ b; }
+  ONSTREAM_BOTH static Ll128 min(Ll128 a, Ll128 b) { return b < a ? b : a; }
+  ONSTREAM_BOTH static Ll128 max(Ll128 a, Ll128 b) { return a < b ? b : a; }
+  ONSTREAM_BOTH static Ll128 band(Ll128 a, Ll128 b) { return a & b; }
+  ONSTREAM_BOTH static Ll128 bor(Ll128 a, Ll128 b) { return a | b; }
+  ONSTREAM_BOTH static Ll128 bxor(Ll128 a, Ll128 b) { return a ^ b; }
   // Of the sum as it wraps in the element's own bits, whatever passed on what part of it; so does NCCL.
-  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) {
-    return static_cast<Wide>(narrow(value)) / static_cast<Wide>(ranks);
+  ONSTREAM_BOTH static Ll128 average(Ll128 value, std::uint32_t ranks) {
+    return static_cast<Ll128>(narrow(value)) / static_cast<Ll128>(ranks);
   }
-  ONSTREAM_BOTH static T scaled(T value, Factor factor) { return narrow(prod(value, static_cast<Wide>(factor))); }
+  ONSTREAM_BOTH static T scaled(T value, Factor factor) { return narrow(prod(value, static_cast<Ll128>(factor))); }
 };
 
 template <class T, class W>
 struct FloatingRule {
   using Element = T;
-  using Wide = W;
+  using Ll128 = W;
 
-  ONSTREAM_BOTH static Wide widen(T value) {
+  ONSTREAM_BOTH static Ll128 widen(T value) {
     if constexpr (std::is_same_v<T, W>) {
       return value;
     } else {
       return collective::widen(value);
     }
   }
-  ONSTREAM_BOTH static T narrow(Wide value) {
+  ONSTREAM_BOTH static T narrow(Ll128 value) {
     if constexpr (std::is_same_v<T, W>) {
       return settled(value);
     } else {
       return collective::narrow<T>(settled(value));
     }
   }
-  ONSTREAM_BOTH static Wide sum(Wide a, Wide b) { return a + b; }
-  ONSTREAM_BOTH static Wide prod(Wide a, Wide b) { return product(a, b); }
-  ONSTREAM_BOTH static Wide min(Wide a, Wide b) { return b < a || b != b ? b : a; }
-  ONSTREAM_BOTH static Wide max(Wide a, Wide b) { return a < b || b != b ? b : a; }
-  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) { return value / static_cast<Wide>(ranks); }
+  ONSTREAM_BOTH static Ll128 sum(Ll128 a, Ll128 b) { return a + b; }
+  ONSTREAM_BOTH static Ll128 prod(Ll128 a, Ll128 b) { return product(a, b); }
+  ONSTREAM_BOTH static Ll128 min(Ll128 a, Ll128 b) { return b < a || b != b ? b : a; }
+  ONSTREAM_BOTH static Ll128 max(Ll128 a, Ll128 b) { return a < b || b != b ? b : a; }
+  ONSTREAM_BOTH static Ll128 average(Ll128 value, std::uint32_t ranks) { return value / static_cast<Ll128>(ranks); }
   ONSTREAM_BOTH static T scaled(T value, Factor factor) {
-    return narrow(product(widen(value), static_cast<Wide>(double_of(factor))));
+    return narrow(product(widen(value), static_cast<Ll128>(double_of(factor))));
   }
 };
 
 template <class Real>
 struct ComplexRule {
   using Element = Complex<Real>;
-  using Wide = Element;
+  using Ll128 = Element;
 
-  ONSTREAM_BOTH static Wide widen(Element value) { return value; }
-  ONSTREAM_BOTH static Element narrow(Wide value) { return {settled(value.real), settled(value.imaginary)}; }
-  ONSTREAM_BOTH static Wide sum(Wide a, Wide b) { return {a.real + b.real, a.imaginary + b.imaginary}; }
-  ONSTREAM_BOTH static Wide prod(Wide a, Wide b) {
+  ONSTREAM_BOTH static Ll128 widen(Element value) { return value; }
+  ONSTREAM_BOTH static Element narrow(Ll128 value) { return {settled(value.real), settled(value.imaginary)}; }
+  ONSTREAM_BOTH static Ll128 sum(Ll128 a, Ll128 b) { return {a.real + b.real, a.imaginary + b.imaginary}; }
+  ONSTREAM_BOTH static Ll128 prod(Ll128 a, Ll128 b) {
     return {product(a.real, b.real) - product(a.imaginary, b.imaginary),
             product(a.real, b.imaginary) + product(a.imaginary, b.real)};
   }
-  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) {
+  ONSTREAM_BOTH static Ll128 average(Ll128 value, std::uint32_t ranks) {
     return {value.real / static_cast<Real>(ranks), value.imaginary / static_cast<Real>(ranks)};
   }
   ONSTREAM_BOTH static Element scaled(Element value, Factor factor) {
@@ -155,16 +155,16 @@ struct ComplexRule {
 template <class Value, class Index>
 struct LocatedRule {
   using Element = Located<Value, Index>;
-  using Wide = Element;
+  using Ll128 = Element;
 
-  ONSTREAM_BOTH static Wide widen(Element pair) { return pair; }
-  ONSTREAM_BOTH static Element narrow(Wide pair) { return pair; }
-  ONSTREAM_BOTH static Wide minloc(Wide a, Wide b) {
+  ONSTREAM_BOTH static Ll128 widen(Element pair) { return pair; }
+  ONSTREAM_BOTH static Element narrow(Ll128 pair) { return pair; }
+  ONSTREAM_BOTH static Ll128 minloc(Ll128 a, Ll128 b) {
     return b.value < a.value || (b.value == a.value && b.index < a.index) || (b.value != b.value && a.value == a.value)
                ? b
                : a;
   }
-  ONSTREAM_BOTH static Wide maxloc(Wide a, Wide b) {
+  ONSTREAM_BOTH static Ll128 maxloc(Ll128 a, Ll128 b) {
     return a.value < b.value || (b.value == a.value && b.index < a.index) || (b.value != b.value && a.value == a.value)
                ? b
                : a;
@@ -234,7 +234,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
  public:
   using Op = ReduceOp;
   using Element = typename Rule::Element;
-  using Wide = typename Rule::Wide;
+  using Ll128 = typename Rule::Ll128;
   using PackOf<Element, kBytes>::kCount;
 
   // Packs in registers, or where they lie: of any alignment on the host.
@@ -246,7 +246,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
 
   // A GPU's kernel has these in many places, so that what is no plain sum of few elements is a function there: the code
   // of one type would be half a megabyte else, and the first trip through code comes from far away.
-  static constexpr bool kAddsInPlace = sizeof(Element) > 1 && requires(Wide a) { Rule::sum(a, a); };
+  static constexpr bool kAddsInPlace = sizeof(Element) > 1 && requires(Ll128 a) { Rule::sum(a, a); };
   ONSTREAM_EITHER static bool sums(ReduceOp op) {
     return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premulsum;
   }
@@ -268,7 +268,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   static constexpr bool kTakesAnything = true;  // also what no rank gave
 
   // Sums that are not rounded yet, to be passed on; only of floating point.
-  using Unrounded = Pack<(kCount * static_cast<int>(sizeof(Wide)) + 7) / 8 * 8>;
+  using Unrounded = Pack<(kCount * static_cast<int>(sizeof(Ll128)) + 7) / 8 * 8>;
   ONSTREAM_EITHER void start_unrounded(const Unrounded& sums) { __builtin_memcpy(values_, &sums, sizeof values_); }
   ONSTREAM_EITHER Unrounded unrounded() const {
     Unrounded sums;
@@ -286,30 +286,30 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   // A plain sum; only where kAddsInPlace.
   ONSTREAM_EITHER void add(ReduceOp, const Pack<kBytes>& pack) {
     if constexpr (kAddsInPlace) {
-      each(reinterpret_cast<const std::byte*>(&pack), [](Wide a, Wide b) { return Rule::sum(a, b); });
+      each(reinterpret_cast<const std::byte*>(&pack), [](Ll128 a, Ll128 b) { return Rule::sum(a, b); });
     }
   }
   ONSTREAM_EITHER void take(ReduceOp op, const std::byte* in) {
-    if constexpr (requires(Wide a) { Rule::minloc(a, a); }) {
+    if constexpr (requires(Ll128 a) { Rule::minloc(a, a); }) {
       if (op == ReduceOp::minloc) {
-        each(in, [](Wide a, Wide b) { return Rule::minloc(a, b); });
+        each(in, [](Ll128 a, Ll128 b) { return Rule::minloc(a, b); });
       } else {
-        each(in, [](Wide a, Wide b) { return Rule::maxloc(a, b); });
+        each(in, [](Ll128 a, Ll128 b) { return Rule::maxloc(a, b); });
       }
     } else {
       // avg and premulsum are sums too.
-      if (op == ReduceOp::sum) return each(in, [](Wide a, Wide b) { return Rule::sum(a, b); });
-      if (op == ReduceOp::prod) return each(in, [](Wide a, Wide b) { return Rule::prod(a, b); });
-      if constexpr (requires(Wide a) { Rule::min(a, a); }) {
-        if (op == ReduceOp::min) return each(in, [](Wide a, Wide b) { return Rule::min(a, b); });
-        if (op == ReduceOp::max) return each(in, [](Wide a, Wide b) { return Rule::max(a, b); });
+      if (op == ReduceOp::sum) return each(in, [](Ll128 a, Ll128 b) { return Rule::sum(a, b); });
+      if (op == ReduceOp::prod) return each(in, [](Ll128 a, Ll128 b) { return Rule::prod(a, b); });
+      if constexpr (requires(Ll128 a) { Rule::min(a, a); }) {
+        if (op == ReduceOp::min) return each(in, [](Ll128 a, Ll128 b) { return Rule::min(a, b); });
+        if (op == ReduceOp::max) return each(in, [](Ll128 a, Ll128 b) { return Rule::max(a, b); });
       }
-      if constexpr (requires(Wide a) { Rule::bor(a, a); }) {
-        if (op == ReduceOp::band) return each(in, [](Wide a, Wide b) { return Rule::band(a, b); });
-        if (op == ReduceOp::bor) return each(in, [](Wide a, Wide b) { return Rule::bor(a, b); });
-        if (op == ReduceOp::bxor) return each(in, [](Wide a, Wide b) { return Rule::bxor(a, b); });
+      if constexpr (requires(Ll128 a) { Rule::bor(a, a); }) {
+        if (op == ReduceOp::band) return each(in, [](Ll128 a, Ll128 b) { return Rule::band(a, b); });
+        if (op == ReduceOp::bor) return each(in, [](Ll128 a, Ll128 b) { return Rule::bor(a, b); });
+        if (op == ReduceOp::bxor) return each(in, [](Ll128 a, Ll128 b) { return Rule::bxor(a, b); });
       }
-      each(in, [](Wide a, Wide b) { return Rule::sum(a, b); });
+      each(in, [](Ll128 a, Ll128 b) { return Rule::sum(a, b); });
     }
   }
 
@@ -351,7 +351,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
     return sum;
   }
   ONSTREAM_EITHER_CALL static Pack<kBytes> finished(ReduceOp op, Accumulator sum, std::uint32_t ranks) {
-    if constexpr (requires(Wide a) { Rule::average(a, 1u); }) {
+    if constexpr (requires(Ll128 a) { Rule::average(a, 1u); }) {
       if (op == ReduceOp::avg) {
         ONSTREAM_UNROLL
         for (int k = 0; k < kCount; ++k) sum.values_[k] = Rule::average(sum.values_[k], ranks);
@@ -372,7 +372,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
     for (int k = 0; k < kCount; ++k) values_[k] = combine(values_[k], Rule::widen(element(in, k)));
   }
 
-  Wide values_[kCount] = {};
+  Ll128 values_[kCount] = {};
 };
 
 }  // namespace onstream::collective

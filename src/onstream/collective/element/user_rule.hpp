@@ -20,13 +20,13 @@ struct OwnFunctor {
 };
 
 template <class T, class F>
-struct OwnRule {
+struct UserRule {
   using Element = T;
   using Functor = F;
 };
 
 template <class T, class F, int kBytes>
-class Accumulator<OwnRule<T, F>, kBytes> : public PackOf<T, kBytes> {
+class Accumulator<UserRule<T, F>, kBytes> : public PackOf<T, kBytes> {
  public:
   using Op = OwnFunctor<F>;
   using PackOf<T, kBytes>::kCount;

@@ -41,8 +41,8 @@ void Say::set_trouble(const std::string& text) {
 std::size_t Agreement::bytes(int world_size) { return 2 * static_cast<std::size_t>(world_size) * sizeof(Say); }
 
 Say* Agreement::place(int owner, int speaker) const {
-  const std::size_t turn = number_ & 1;
-  const std::size_t index = turn * static_cast<std::size_t>(size_) + static_cast<std::size_t>(speaker);
+  const std::size_t epoch = number_ & 1;
+  const std::size_t index = epoch * static_cast<std::size_t>(size_) + static_cast<std::size_t>(speaker);
   return reinterpret_cast<Say*>(segment_->peer(owner)) + index;
 }
 

@@ -2,7 +2,7 @@
 // cannot look that up.
 //
 // Each host writes what it says into the other hosts' pinned memory, and reads what they said. The says of a channel
-// are numbered; each has one of two places, by turns: who writes the next but one has read all that its reader said
+// are numbered; each has one of two places, by epochs: who writes the next but one has read all that its reader said
 // meanwhile, and the reader says that only when it has read this one. Work on streams takes no part, so hosts may run
 // ahead of it together.
 #pragma once
@@ -40,7 +40,7 @@ struct Named {
 
 class Agreement {
  public:
-  // Room in each rank's part of the segment, which begins with it.
+  // BlockBudget in each rank's part of the segment, which begins with it.
   static std::size_t bytes(int world_size);
 
   Agreement(std::shared_ptr<Segment> segment, int world_rank, int world_size)

@@ -15,7 +15,7 @@ bool is_plain(const CollectiveCall& call) { return !call.combine && call.own == 
 }  // namespace
 
 // Of a plain call. Every member has its name here: a new one does not compile until somebody has thought of this.
-Recent::Words Recent::words_of(const CollectiveCall& call) {
+CallCache::Words CallCache::words_of(const CollectiveCall& call) {
   const auto& [kind, input, output, count, type, op, factor, int_factor, root, combine, element_bytes, own, own_state,
                own_digest, stage_of, named, send_counts, send_offsets, receive_counts, receive_offsets, channel,
                algorithm, deterministic] = call;
@@ -36,14 +36,14 @@ Recent::Words Recent::words_of(const CollectiveCall& call) {
           word(deterministic)};
 }
 
-std::size_t Recent::place_of(const Words& words) {
+std::size_t CallCache::place_of(const Words& words) {
   constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;  // Fibonacci hashing: Knuth, TAOCP volume 3, 6.4
   std::uint64_t mixed = 0;
   for (const std::uint64_t word : words) mixed = std::rotl(mixed, 9) ^ word;
   return mixed * kGolden >> (64 - std::bit_width(kEntries - 1));
 }
 
-const Prepared* Recent::find(const CollectiveCall& call, const Device& device) {
+const CompiledCall* CallCache::find(const CollectiveCall& call, const Device& device) {
   if (!is_plain(call)) return nullptr;
   const Words words = words_of(call);
   Entry& entry = entries_[place_of(words)];
@@ -57,12 +57,13 @@ const Prepared* Recent::find(const CollectiveCall& call, const Device& device) {
   return entry.work.get();
 }
 
-void Recent::keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const Prepared> work) noexcept {
+void CallCache::keep(const CollectiveCall& call, const Buffers& buffers,
+                     std::shared_ptr<const CompiledCall> work) noexcept {
   if (!is_plain(call) || !work->by_lines) return;
   const Words words = words_of(call);
   entries_[place_of(words)] = {words, buffers, std::move(work)};
 }
 
-void Recent::forget() noexcept { entries_ = {}; }
+void CallCache::forget() noexcept { entries_ = {}; }
 
 }  // namespace onstream::collective

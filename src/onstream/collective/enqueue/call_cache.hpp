@@ -1,7 +1,7 @@
-// Recent: what the newest calls of a channel came to. A solver asks for the same reductions again and again; nothing of
-// them is checked, chosen or prepared twice but what lies at their addresses, as memory comes and goes.
+// CallCache: what the newest calls of a channel came to. A solver asks for the same reductions again and again; nothing
+// of them is checked, chosen or prepared twice but what lies at their addresses, as memory comes and goes.
 //
-// For calls by flagged lines, which ask no peer for its addresses. Plain host memory that a call has had is not looked
+// For calls by LL lines, which ask no peer for its addresses. Plain host memory that a call has had is not looked
 // at again: that would take a call of the system. Not thread-safe: whoever has the channel's order may use it.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace onstream::collective {
 
-struct Prepared;
+struct CompiledCall;
 
 // A call's input and output, as its check found them.
 struct Looked {
@@ -25,13 +25,13 @@ struct Looked {
 };
 using Buffers = std::array<Looked, 2>;
 
-class Recent {
+class CallCache {
  public:
   // Null: the call is not among them, or memory of the library's or of a GPU's that it had was freed. Until the next
   // keep() or forget().
-  const Prepared* find(const CollectiveCall& call, const Device& device);
+  const CompiledCall* find(const CollectiveCall& call, const Device& device);
   // Forgets an older one for it, or does nothing if such work is not kept.
-  void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const Prepared> work) noexcept;
+  void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const CompiledCall> work) noexcept;
   // All of them: what they came to is of the past, as the channel's view or its blocks have changed.
   void forget() noexcept;
 
@@ -41,7 +41,7 @@ class Recent {
   struct Entry {
     Words words{};
     Buffers buffers;
-    std::shared_ptr<const Prepared> work;
+    std::shared_ptr<const CompiledCall> work;
   };
   static constexpr std::size_t kEntries = 16;
 

@@ -63,7 +63,7 @@ std::string Checking::wrong_parts(const CollectiveCall& call, const Run& run) {
   for (std::size_t i = 0; i < ranks_.size(); ++i) sends[i] = {call.send_counts[i], type};
   CollectiveCall exchange = all_to_all({sends, all_->data(), kPartWords, ElementType::uint64});
   exchange.channel = call.channel;
-  exchange.algorithm = Algorithm::lines;
+  exchange.algorithm = Algorithm::ll;
   exchange.named = part_of(call.name(), kInCheck);
   run(exchange);
   const auto* const comes = reinterpret_cast<const Sent*>(all_->data());
@@ -89,7 +89,7 @@ void Checking::compare(std::string words, Alike alike, const CollectiveCall& cal
   std::memcpy(mine_->data(), words.data(), words.size());
   CollectiveCall gathers = all_gather({mine_->data(), all_->data(), kWordsBytes, ElementType::uint8});
   gathers.channel = call.channel;
-  gathers.algorithm = Algorithm::lines;
+  gathers.algorithm = Algorithm::ll;
   gathers.named = part_of(call.name(), kInCheck);
   run(gathers);
   std::string told;

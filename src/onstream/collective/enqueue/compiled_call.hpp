@@ -1,5 +1,5 @@
-// Prepared: what a call comes to on this rank. Enqueued once, or by every launch of a plan: it asks nobody any more,
-// and kernels find their turn in the memory of their channel.
+// CompiledCall: what a call comes to on this rank. Enqueued once, or by every launch of a plan: it asks nobody any
+// more, and kernels find their epoch in the memory of their channel.
 #pragma once
 
 #include <algorithm>
@@ -14,21 +14,21 @@
 
 namespace onstream::collective {
 
-struct Prepared {
+struct CompiledCall {
   struct ByCopy {
     Copies* engine;  // of the channel
     Copies::Work work;
   };
   std::optional<ByCopy> copies;          // first
-  Launching kernel;                      // then this, if it is one
-  std::vector<Launching> others;         // and behind it those of stages, or of a reduction of one's own
+  KernelLaunch kernel;                   // then this, if it is one
+  std::vector<KernelLaunch> others;      // and behind it those of stages, or of a reduction of one's own
   std::shared_ptr<const void> kept;      // until all that is done
   std::array<const void*, 2> buffers{};  // of the call
-  int most = 0;                          // blocks that it might have had (Room)
+  int most = 0;                          // blocks that it might have had (BlockBudget)
   bool by_lines = false;                 // no peer's address is in it
 
   // Behind what there is; nothing if it is no kernel.
-  void add(Launching next) {
+  void add(KernelLaunch next) {
     if (next.kernel == nullptr) return;
     keep(next.kept);
     if (kernel.kernel == nullptr) {
@@ -46,14 +46,14 @@ struct Prepared {
   // Of its largest kernel.
   int blocks() const {
     int largest = 0;
-    for_each_kernel([&](const Launching& one) { largest = std::max(largest, one.grid.blocks); });
+    for_each_kernel([&](const KernelLaunch& one) { largest = std::max(largest, one.grid.blocks); });
     return largest;
   }
   bool empty() const { return !copies && kernel.kernel == nullptr; }
   template <class Function>
   void for_each_kernel(const Function& function) const {
     if (kernel.kernel != nullptr) function(kernel);
-    for (const Launching& other : others) function(other);
+    for (const KernelLaunch& other : others) function(other);
   }
 };
 

@@ -43,7 +43,7 @@ Copies::Copies(Fabric& fabric, std::vector<int> ranks, int channel)
     : ranks_(std::move(ranks)),
       world_size_(fabric.size()),
       channel_(channel),
-      held_(let_go_later(std::make_unique<Held>())),
+      held_(release_later(std::make_unique<Held>())),
       agreement_(held_->segment = fabric.segment(segment_bytes(world_size_), MemoryKind::pinned), fabric.rank(),
                  world_size_) {
   const auto found = std::ranges::find(ranks_, fabric.rank());

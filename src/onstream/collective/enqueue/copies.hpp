@@ -53,7 +53,7 @@ class Copies {
     std::shared_ptr<Segment> segment;
     std::shared_ptr<const void> wait_memory;
     std::unique_ptr<plan::Pulses> pulses;
-    std::shared_ptr<Watch> watch;
+    std::shared_ptr<Watchdog> watch;
   };
   struct OfLaunch;
   struct Launch {

@@ -13,7 +13,7 @@
 namespace onstream::collective {
 
 // A kernel, its arguments and its grid, for the length of a call.
-struct Launching {
+struct KernelLaunch {
   template <class Body>
   void set(const Kernel& which, const Body& body, Grid how_many) {
     static_assert(std::is_trivially_copyable_v<Body>);
@@ -23,14 +23,14 @@ struct Launching {
     grid = how_many;
     see_view(body);
   }
-  // The body has a view that its kernel takes its turn by.
+  // The body has a view that its kernel takes its epoch by.
   template <class Body>
   void see_view(const Body& body) {
     if constexpr (requires { body.view; }) {
       view_at = reinterpret_cast<const std::byte*>(&body.view) - reinterpret_cast<const std::byte*>(&body);
     }
   }
-  bool takes_turn() const { return view_at >= 0; }
+  bool takes_epoch() const { return view_at >= 0; }
   // The arguments of a kernel that takes it late (view.hpp).
   std::vector<std::byte> late() const {
     std::vector<std::byte> out = bytes;

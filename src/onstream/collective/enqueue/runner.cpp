@@ -17,18 +17,18 @@ Runner::~Runner() {
 }
 
 void Runner::let_go(std::shared_ptr<const void> used) noexcept {
-  Disposal::Events after = uses_.points();
+  DeferredRelease::Events after = uses_.points();
   std::erase_if(after, [](const auto& event) { return ended(*event); });
-  if (!after.empty()) Disposal::of_process().hand_over(std::move(used), std::move(after));
+  if (!after.empty()) DeferredRelease::of_process().hand_over(std::move(used), std::move(after));
 }
 
 Looked Runner::check_buffer(const CollectiveCall& call, const char* what, const void* address,
                             std::size_t bytes) const {
   if (bytes == 0) return {};
   require(address != nullptr, name_of(call.kind), ": the ", what, " of ", bytes, " B is a null pointer");
-  const std::size_t grain = std::min<std::size_t>(8, size_of(call.type));
-  require(reinterpret_cast<std::uintptr_t>(address) % grain == 0, name_of(call.kind), ": the ", what, " at ", address,
-          " is not aligned to the ", grain, " B of its elements");
+  const std::size_t access_width = std::min<std::size_t>(8, size_of(call.type));
+  require(reinterpret_cast<std::uintptr_t>(address) % access_width == 0, name_of(call.kind), ": the ", what, " at ",
+          address, " is not aligned to the ", access_width, " B of its elements");
   const std::uint64_t frees = device_->frees();  // first: what is freed meanwhile is looked at again
   const MemoryInfo info = look_at_buffer(*device_, address, bytes);
   require(info.kernel_access, name_of(call.kind), ": kernels cannot access the ", name_of(info.kind), " memory of the ",
@@ -45,26 +45,26 @@ void Runner::note(Order& order, Stream stream, const std::shared_ptr<const void>
   kept_.emplace_back(order.newest, kept);
 }
 
-void Runner::note_captured(const Order& order, Stream stream, const Prepared& work) {
+void Runner::note_captured(const Order& order, Stream stream, const CompiledCall& work) {
   order.room->keep(work.blocks());
   device_->retain(stream, order.ground);
   if (work.kept != nullptr) device_->retain(stream, work.kept);
   for (const void* buffer : work.buffers) fabric_->guard(stream, buffer);
 }
 
-void Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
+void Runner::enqueue_next(Order& order, Stream stream, const CompiledCall& work) {
   const bool captured = device_->capturing(stream);
   if (!captured && order.newest != nullptr && order.last_stream != stream.handle) device_->wait(stream, order.newest);
   const auto note_it = [&] { captured ? note_captured(order, stream, work) : note(order, stream, work.kept); };
   try {
     if (work.copies) work.copies->engine->enqueue(*device_, work.copies->work, stream);
-    bool late = !order.last_turn.is_in_front(*device_, stream, captured);
-    work.for_each_kernel([&](const Launching& one) {
-      const std::vector<std::byte> bytes = late && one.takes_turn() ? one.late() : std::vector<std::byte>();
+    bool late = !order.last_epoch.is_in_front(*device_, stream, captured);
+    work.for_each_kernel([&](const KernelLaunch& one) {
+      const std::vector<std::byte> bytes = late && one.takes_epoch() ? one.late() : std::vector<std::byte>();
       device_->launch(*one.kernel, bytes.empty() ? one.bytes.data() : bytes.data(), one.bytes.size(), one.grid, stream);
-      late = late && !one.takes_turn();
+      late = late && !one.takes_epoch();
     });
-    order.last_turn.set(*device_, stream, captured, work.kernels());
+    order.last_epoch.set(*device_, stream, captured, work.kernels());
   } catch (...) {
     note_it();  // what came before the part that failed is on the stream
     throw;
@@ -72,26 +72,26 @@ void Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
   note_it();
 }
 
-void Runner::enqueue(Order& order, Stream stream, const Prepared& work) {
+void Runner::enqueue(Order& order, Stream stream, const CompiledCall& work) {
   if (work.empty()) return;
   const std::lock_guard lock(order.mutex);
   enqueue_next(order, stream, work);
 }
 
-bool Runner::runs_here(const Order& order, const Prepared& work) const {
+bool Runner::runs_here(const Order& order, const CompiledCall& work) const {
   const bool idle = order.newest == nullptr || order.newest->done();
   return device_->kind() == DeviceKind::host && idle && !work.copies;
 }
 
-void Runner::run_and_wait(Order& order, const Prepared& work) {
+void Runner::run_and_wait(Order& order, const CompiledCall& work) {
   if (work.empty()) return;
   run_next(order, std::unique_lock(order.mutex), work);
 }
 
-void Runner::run_next(Order& order, std::unique_lock<std::mutex> held, const Prepared& work) {
+void Runner::run_next(Order& order, std::unique_lock<std::mutex> held, const CompiledCall& work) {
   if (runs_here(order, work)) {
     order.newest = nullptr;
-    work.for_each_kernel([](const Launching& one) { one.kernel->host(one.bytes.data(), one.grid.blocks); });
+    work.for_each_kernel([](const KernelLaunch& one) { one.kernel->host(one.bytes.data(), one.grid.blocks); });
   } else {
     const StreamPool::Lease stream = fabric_->streams()->lease();
     enqueue_next(order, stream.get(), work);
@@ -101,7 +101,7 @@ void Runner::run_next(Order& order, std::unique_lock<std::mutex> held, const Pre
   fabric_->check_waited();
 }
 
-plan::PreparedCall Runner::for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row) {
+plan::PreparedCall Runner::for_plan(std::shared_ptr<const void> home, Order& order, CompiledCall work, PlanOp row) {
   plan::PreparedCall call;
   call.kernels = work.kernels();
   call.row = std::move(row);

@@ -21,15 +21,15 @@
 
 namespace onstream::collective {
 
-struct Prepared;
+struct CompiledCall;
 
 struct Order {
-  std::mutex mutex;                    // held while a collective is enqueued, or runs in its caller's thread
-  std::shared_ptr<const void> ground;  // what a captured collective needs
-  std::shared_ptr<Room::Part> room;    // told of what graphs keep
-  std::shared_ptr<Event> newest;       // behind the newest eager collective
-  void* last_stream = nullptr;         // where that was enqueued
-  LastTurn last_turn;                  // of the newest of all, captured or not
+  std::mutex mutex;                         // held while a collective is enqueued, or runs in its caller's thread
+  std::shared_ptr<const void> ground;       // what a captured collective needs
+  std::shared_ptr<BlockBudget::Part> room;  // told of what graphs keep
+  std::shared_ptr<Event> newest;            // behind the newest eager collective
+  void* last_stream = nullptr;              // where that was enqueued
+  LastEpoch last_epoch;                     // of the newest of all, captured or not
 };
 
 class Runner {
@@ -43,27 +43,27 @@ class Runner {
   Looked check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
 
   // Each takes the order's mutex; what is empty takes no place in the order.
-  void enqueue(Order& order, Stream stream, const Prepared& work);
+  void enqueue(Order& order, Stream stream, const CompiledCall& work);
   // On the host device in this thread, where nothing of the order is under way. Throws the story if the world failed
   // meanwhile, as Fabric::check_waited().
-  void run_and_wait(Order& order, const Prepared& work);
+  void run_and_wait(Order& order, const CompiledCall& work);
   // The same for whoever holds that mutex already, of work that is not empty; `held` is let go of before the wait for a
   // stream.
-  void enqueue_next(Order& order, Stream stream, const Prepared& work);
-  void run_next(Order& order, std::unique_lock<std::mutex> held, const Prepared& work);
+  void enqueue_next(Order& order, Stream stream, const CompiledCall& work);
+  void run_next(Order& order, std::unique_lock<std::mutex> held, const CompiledCall& work);
   // Its launches enqueue it. `home` is what this runner and the order belong to.
-  plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row);
+  plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, CompiledCall work, PlanOp row);
   // What its owner no longer needs, once the work so far is over; at once if it is. Does not block.
   void let_go(std::shared_ptr<const void> used) noexcept;
 
  private:
-  bool runs_here(const Order& order, const Prepared& work) const;
+  bool runs_here(const Order& order, const CompiledCall& work) const;
   void note(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
-  void note_captured(const Order& order, Stream stream, const Prepared& work);
+  void note_captured(const Order& order, Stream stream, const CompiledCall& work);
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
-  Uses uses_;
+  StreamTracker uses_;
   std::mutex kept_mutex_;
   std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> kept_;  // by eager ones under way
 };

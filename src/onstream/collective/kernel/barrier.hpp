@@ -1,4 +1,4 @@
-// A barrier by flagged lines: a line without data to every rank, and one from each.
+// A barrier by LL lines: a line without data to every rank, and one from each.
 #pragma once
 
 #include "onstream/collective/protocol/ll_work.hpp"
@@ -12,17 +12,17 @@ struct Barrier : LineWork {
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
     using Tells = typename Session<Group>::Tells;
-    const Early turn = take_turn(group);
+    const Early epoch = take_epoch(group);
     const std::uint64_t others = view.size - 1;
     const std::uint64_t first = first_of(group);
     const bool meets = first < others;
-    const Ways<1> way = way_to<Group>(turn, meets ? first : 0);
-    group.settle(turn.flags ^ way.all());
-    group.await_earlier();
+    const Ways<1> way = way_to<Group>(epoch, meets ? first : 0);
+    group.settle(epoch.flags ^ way.all());
+    group.wait_dependency();
     const bool fences = meets && !kSerial<Group>;
-    Session<Group> session(group, view, {named, bytes, signature}, turn, fences ? Tells::addresses : Tells::data);
+    Session<Group> session(group, view, {named, bytes, signature}, epoch, fences ? Tells::addresses : Tells::data);
     if constexpr (kSerial<Group>) {
-      meet_all(group, session, turn);
+      meet_all(group, session, epoch);
     } else if (meets && session.may_write_to_others()) {
       send_line(group, session, way);
       if (!session.failed()) (void)await_line(group, session, way, first);
@@ -33,10 +33,10 @@ struct Barrier : LineWork {
  private:
   // The slots of another rank, counted without this one, and of this rank.
   template <class Group>
-  ONSTREAM_EITHER Ways<1> way_to(const Early& turn, std::uint64_t number) const {
+  ONSTREAM_EITHER Ways<1> way_to(const Early& epoch, std::uint64_t number) const {
     const std::uint32_t peer = peer_of(number);
-    const std::uint64_t to = view.parts[peer] + Session<Group>::slot_offset(view, turn, view.rank);
-    const std::uint64_t from = view.parts[view.rank] + Session<Group>::slot_offset(view, turn, peer);
+    const std::uint64_t to = view.parts[peer] + Session<Group>::slot_offset(view, epoch, view.rank);
+    const std::uint64_t from = view.parts[view.rank] + Session<Group>::slot_offset(view, epoch, peer);
     return {{reinterpret_cast<Line*>(to)}, {reinterpret_cast<const Line*>(from)}};
   }
   ONSTREAM_EITHER std::uint32_t peer_of(std::uint64_t number) const {
@@ -56,14 +56,14 @@ struct Barrier : LineWork {
 
   // The host's one thread.
   template <class Group>
-  void meet_all(const Group& group, Session<Group>& session, const Early& turn) const {
+  void meet_all(const Group& group, Session<Group>& session, const Early& epoch) const {
     const std::uint64_t others = view.size - 1;
     if (!session.may_write_to_others()) return;
     for (std::uint64_t number = 0; number < others; ++number) {
-      send_line(group, session, way_to<Group>(turn, number));
+      send_line(group, session, way_to<Group>(epoch, number));
     }
     for (std::uint64_t number = 0; number < others && !session.failed(); ++number) {
-      if (!await_line(group, session, way_to<Group>(turn, number), number)) return;
+      if (!await_line(group, session, way_to<Group>(epoch, number), number)) return;
     }
   }
 };

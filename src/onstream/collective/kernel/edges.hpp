@@ -6,7 +6,7 @@
 // a rank writes to the other end of an edge lies there under that end's number, `place`. So a slot, a post and a word
 // belong to one edge, and double edges, or edges to oneself, are like any others.
 //
-// The source sends a header along every edge, and behind it what is small, as flagged lines: one trip. For what is
+// The source sends a header along every edge, and behind it what is small, as LL lines: one trip. For what is
 // large the destination posts where it shall go, the source's blocks store there, and each tells that it is through.
 // Where the source cannot store there it goes chunk by chunk through the destination's stage, in rounds that all ranks
 // make in the same order. Either end sees how many bytes the other expects before anything is stored.
@@ -42,9 +42,9 @@ struct MoveEdges {
   std::byte* output = nullptr;
   std::uint64_t signature = 0;
   OpKind kind = OpKind::none;
-  std::uint64_t bytes = 0;  // for faults
-  std::uint64_t small = 0;  // edges of up to so many bytes go by lines
-  std::uint32_t grain = 1;  // of the small ones
+  std::uint64_t bytes = 0;         // for faults
+  std::uint64_t small = 0;         // edges of up to so many bytes go by lines
+  std::uint32_t access_width = 1;  // of the small ones
   std::uint32_t half = 0;
   std::uint32_t outs = 0;
   std::uint32_t ins = 0;
@@ -58,9 +58,9 @@ struct MoveEdges {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     const Hears hears = announces == 0 ? Hears::everyone : Hears::some;
-    const Early turn = Session<Group>::take_turn(group, view, signature, hears);
-    group.await_earlier();
-    Session<Group> session(group, view, {kind, bytes, signature}, turn);
+    const Early epoch = Session<Group>::take_epoch(group, view, signature, hears);
+    group.wait_dependency();
+    Session<Group> session(group, view, {kind, bytes, signature}, epoch);
     if (session.agree()) run(group, session);
     session.end();
   }
@@ -103,9 +103,9 @@ struct MoveEdges {
       if (is_small(edge.bytes)) continue;
       Line* const post = session.post(source, edge.place);
       const std::uint32_t flag = session.epoch_flag();
-      group.store_line(post + static_cast<int>(PostLine::output), flag_line(edge.at, flag));
-      group.store_line(post + static_cast<int>(PostLine::factor), flag_line(edge.bytes, flag));
-      group.store_line(post + static_cast<int>(PostLine::call), flag_line(session.signature(), flag));
+      group.store_line(post + static_cast<int>(PostLl::output), flag_line(edge.at, flag));
+      group.store_line(post + static_cast<int>(PostLl::factor), flag_line(edge.bytes, flag));
+      group.store_line(post + static_cast<int>(PostLl::call), flag_line(session.signature(), flag));
     }
   }
 
@@ -123,7 +123,7 @@ struct MoveEdges {
       std::uint64_t data = edge.bytes | static_cast<std::uint64_t>(group.blocks()) << kLengthBits;
       if (line > 0) {
         const std::uint64_t place = std::uint64_t{line - 1} * kLineData;
-        data = load_pack<Group, kLineData>(input + edge.offset + place, edge.bytes - place, grain).words[0];
+        data = load_pack<Group, kLineData>(input + edge.offset + place, edge.bytes - place, access_width).words[0];
       }
       group.store_line(session.slot(view.parts[edge.end], edge.place) + line, flag_line(data, session.flag()));
     }
@@ -148,7 +148,7 @@ struct MoveEdges {
       const std::uint64_t place = std::uint64_t{line - 1} * kLineData;
       Pack<kLineData> pack;
       pack.words[0] = data;
-      store_pack<Group, kLineData>(output + edge.offset + place, pack, edge.bytes - place, grain);
+      store_pack<Group, kLineData>(output + edge.offset + place, pack, edge.bytes - place, access_width);
     }
   }
 
@@ -189,15 +189,15 @@ struct MoveEdges {
       const std::uint32_t flag = session.epoch_flag();
       const auto posted = [&] {
         bool all = true;
-        for (int line = static_cast<int>(PostLine::output); line < kPostLines; ++line) {
+        for (int line = static_cast<int>(PostLl::output); line < kPostLines; ++line) {
           const Line now{group.load_acquire(&post[line].low), group.load_acquire(&post[line].high)};
           all = all && has_flag(now, flag);
         }
         return all;
       };
       if (!session.await(edge.end, posted)) break;
-      const std::uint64_t call = line_data(group.load_line(post + static_cast<int>(PostLine::call)));
-      const std::uint64_t theirs = line_data(group.load_line(post + static_cast<int>(PostLine::factor)));
+      const std::uint64_t call = line_data(group.load_line(post + static_cast<int>(PostLl::call)));
+      const std::uint64_t theirs = line_data(group.load_line(post + static_cast<int>(PostLl::factor)));
       if (call >> 1 != session.signature() >> 1) {
         (void)session.differ(edge.end);
       } else {
@@ -223,7 +223,7 @@ struct MoveEdges {
   template <class Group>
   ONSTREAM_BODY std::uint64_t posted_address(const Group& group, const Session<Group>& session,
                                              const OutEdge& edge) const {
-    return line_data(group.load_line(session.post(here(), edge.end) + static_cast<int>(PostLine::output)));
+    return line_data(group.load_line(session.post(here(), edge.end) + static_cast<int>(PostLl::output)));
   }
 
   // Block 0: all blocks of the sources are through.

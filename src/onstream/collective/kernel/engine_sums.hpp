@@ -2,7 +2,7 @@
 //
 // What each rank has for another's share is pushed to that rank's output, where that share's sums of its own come in
 // the end; the owner adds it all up, at home, and the sums are given to the others. The engine sends to one peer after
-// the other, as it is slower by turns (docs/decisions/0010). What is pushed last and what is given first goes in
+// the other, as it is slower by epochs (docs/decisions/0010). What is pushed last and what is given first goes in
 // chunks, so that one is added up while another travels. Where a rank works in place there is no room to push to, and
 // the kernel loads the others' data.
 //
@@ -115,7 +115,7 @@ class EngineSums {
   // For this rank's part of the peer's output, both of what is pushed and of sums.
   ONSTREAM_EITHER void ask(std::uint32_t peer, const std::byte* from, std::uint64_t begin, std::uint64_t bytes,
                            bool answered) {
-    const std::uint64_t to = meeting_.posted(peer, PostLine::output) + part_.begin;
+    const std::uint64_t to = meeting_.posted(peer, PostLl::output) + part_.begin;
     copier_.ask(group_, ++number_, to + begin, from + begin, bytes, answered);
   }
 

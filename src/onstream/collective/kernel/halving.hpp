@@ -53,7 +53,7 @@ struct Halving {
     const std::uint64_t dealt = pieces * static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t even = ((work.bytes + dealt - 1) / dealt + 15) / 16 * 16;
     const std::uint64_t most =
-        in_stage() ? turn_bytes(group) / held() / (longer == 1 ? 1 : longer + 1) / 16 * 16 : PassWork::kMostPiece;
+        in_stage() ? epoch_bytes(group) / held() / (longer == 1 ? 1 : longer + 1) / 16 * 16 : PassWork::kMostPiece;
     Cut cut;
     cut.piece = even < most ? even : most;
     cut.each = pieces * cut.piece;
@@ -63,7 +63,7 @@ struct Halving {
   struct Window {
     std::uint64_t begin = 0;  // in the vector, or in each part
     std::uint64_t piece = 0;
-    std::uint64_t turn = 0;
+    std::uint64_t epoch = 0;
   };
 
   // What a window has of some ranks of the core: a span where they lie in a row, else one for each part, and those of
@@ -88,10 +88,10 @@ struct Halving {
     return span;
   }
 
-  // A rank's stage has room for two windows, used by turns: who writes one has met all who read the one before the
+  // A rank's stage has room for two windows, used by epochs: who writes one has met all who read the one before the
   // last.
   template <class Group>
-  ONSTREAM_BODY std::uint64_t turn_bytes(const Group& group) const {
+  ONSTREAM_BODY std::uint64_t epoch_bytes(const Group& group) const {
     return work.region(group) / 2 / 16 * 16;
   }
   template <class Group>
@@ -100,7 +100,7 @@ struct Halving {
     const std::uint64_t sums = longer == 1 ? 0 : longer * held() * window.piece;  // results lie behind them
     const std::uint64_t place = what == Held::sums ? longer * span.place : sums + span.place;
     return reinterpret_cast<std::byte*>(meeting.stage(rank) + work.region(group) * group.block() +
-                                        (window.turn & 1) * turn_bytes(group) + place);
+                                        (window.epoch & 1) * epoch_bytes(group) + place);
   }
 
   // Takes what `peer` has of so many ranks of the core from one on. Of an all_gather a rank's own part is its input.
@@ -114,7 +114,7 @@ struct Halving {
       const bool own = !in_a_row() && span.part == peer;
       const std::byte* source = place(group, meeting, peer, window, span);
       if (!in_stage()) {
-        source = reinterpret_cast<const std::byte*>(meeting.posted(peer, own ? PostLine::input : PostLine::output)) +
+        source = reinterpret_cast<const std::byte*>(meeting.posted(peer, own ? PostLl::input : PostLl::output)) +
                  (own ? window.begin : span.offset);
       }
       group.copy_alone(work.output + span.offset, source, span.bytes);

@@ -35,26 +35,26 @@ constexpr auto host_entry_of =
 
 }  // namespace
 
-const Kernel& reduce_lines_kernel(ElementType type) {
+const Kernel& reduce_ll_kernel(ElementType type) {
   static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_reduce_lines", host_entry_of<kType, ReduceLines<RuleNumber<kType>>>,
-                  ONSTREAM_CUDA_ADDRESS(cuda_reduce_lines(element<kType>))};
+    return Kernel{"collective_reduce_lines", host_entry_of<kType, ReduceLl<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_reduce_ll(element<kType>))};
   });
   return kernels.at(static_cast<std::size_t>(type));
 }
 
 const Kernel& two_shot_kernel(ElementType type) {
   static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_two_shot", host_entry_of<kType, TwoShotLines<RuleNumber<kType>>>,
+    return Kernel{"collective_two_shot", host_entry_of<kType, TwoShotLl<RuleNumber<kType>>>,
                   ONSTREAM_CUDA_ADDRESS(cuda_two_shot(element<kType>))};
   });
   return kernels.at(static_cast<std::size_t>(type));
 }
 
-const Kernel& reduce_wide_kernel(ElementType type) {
+const Kernel& reduce_ll128_kernel(ElementType type) {
   static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_reduce_wide", host_entry_of<kType, ReduceWide<RuleNumber<kType>>>,
-                  ONSTREAM_CUDA_ADDRESS(cuda_reduce_wide(element<kType>))};
+    return Kernel{"collective_reduce_ll128", host_entry_of<kType, ReduceLl128<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_reduce_ll128(element<kType>))};
   });
   return kernels.at(static_cast<std::size_t>(type));
 }
@@ -89,14 +89,15 @@ const Kernel& barrier_kernel() {
   return kernel;
 }
 
-const Kernel& trade_lines_kernel() {
-  static const Kernel kernel{"collective_trade_lines", host_entry<TradeLines>,
-                             ONSTREAM_CUDA_ADDRESS(cuda_trade_lines())};
+const Kernel& exchange_ll_kernel() {
+  static const Kernel kernel{"collective_trade_lines", host_entry<ExchangeLl>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_exchange_ll())};
   return kernel;
 }
 
-const Kernel& trade_wide_kernel() {
-  static const Kernel kernel{"collective_trade_wide", host_entry<TradeWide>, ONSTREAM_CUDA_ADDRESS(cuda_trade_wide())};
+const Kernel& trade_ll128_kernel() {
+  static const Kernel kernel{"collective_trade_ll128", host_entry<ExchangeLl128>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_trade_ll128())};
   return kernel;
 }
 
@@ -123,8 +124,8 @@ const Kernel& move_edges_kernel(Reach reach) {
 
 std::vector<const Kernel*> all_kernels() {
   std::vector<const Kernel*> all = {&barrier_kernel(),
-                                    &trade_lines_kernel(),
-                                    &trade_wide_kernel(),
+                                    &exchange_ll_kernel(),
+                                    &trade_ll128_kernel(),
                                     &pass_move_kernel(),
                                     &bulk_move_kernel(Reach::near),
                                     &bulk_move_kernel(Reach::far),
@@ -133,7 +134,7 @@ std::vector<const Kernel*> all_kernels() {
                                     &convert_kernel()};
   for (int i = 0; i < kElementTypes; ++i) {
     const auto type = static_cast<ElementType>(i);
-    all.insert(all.end(), {&reduce_lines_kernel(type), &two_shot_kernel(type), &reduce_wide_kernel(type),
+    all.insert(all.end(), {&reduce_ll_kernel(type), &two_shot_kernel(type), &reduce_ll128_kernel(type),
                            &bulk_reduce_kernel(type, Reach::near), &pass_reduce_kernel(type)});
   }
   return all;

@@ -12,16 +12,16 @@ namespace onstream::collective {
 // How many ranks' addresses the arguments hold: up to kNear, or up to kMostRanks.
 enum class Reach { near, far };
 
-const Kernel& reduce_lines_kernel(ElementType type);  // takes a ReduceLines
-const Kernel& two_shot_kernel(ElementType type);      // a TwoShotLines
-const Kernel& reduce_wide_kernel(ElementType type);   // a ReduceWide
+const Kernel& reduce_ll_kernel(ElementType type);     // takes a ReduceLl
+const Kernel& two_shot_kernel(ElementType type);      // a TwoShotLl
+const Kernel& reduce_ll128_kernel(ElementType type);  // a ReduceLl128
 // A BulkReduce. There is no far one for cuda: more ranks take the stage there.
 const Kernel& bulk_reduce_kernel(ElementType type, Reach reach);
 const Kernel& pass_reduce_kernel(ElementType type);  // a PassReduce
 const Kernel& pass_move_kernel();                    // a PassMove
 const Kernel& barrier_kernel();                      // a Barrier
-const Kernel& trade_lines_kernel();                  // a TradeLines
-const Kernel& trade_wide_kernel();                   // a TradeWide
+const Kernel& exchange_ll_kernel();                  // a ExchangeLl
+const Kernel& trade_ll128_kernel();                  // a ExchangeLl128
 const Kernel& bulk_move_kernel(Reach reach);         // a BulkMove
 const Kernel& convert_kernel();                      // a Convert
 
@@ -33,15 +33,15 @@ std::vector<const Kernel*> all_kernels();
 
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions; kernels_*.cu.
-const void* cuda_reduce_lines(ElementType type);
+const void* cuda_reduce_ll(ElementType type);
 const void* cuda_two_shot(ElementType type);
-const void* cuda_reduce_wide(ElementType type);
+const void* cuda_reduce_ll128(ElementType type);
 const void* cuda_bulk_reduce(ElementType type);
 const void* cuda_pass_reduce(ElementType type);
 const void* cuda_pass_move();
 const void* cuda_barrier();
-const void* cuda_trade_lines();
-const void* cuda_trade_wide();
+const void* cuda_exchange_ll();
+const void* cuda_trade_ll128();
 const void* cuda_bulk_move(Reach reach);
 const void* cuda_convert();
 const void* cuda_move_edges(Reach reach);

@@ -5,9 +5,9 @@
 
 namespace onstream::collective {
 
-const void* cuda_reduce_lines(ElementType type) {
+const void* cuda_reduce_ll(ElementType type) {
   static const auto addresses = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return reinterpret_cast<const void*>(&cuda_entry<ReduceLines<RuleNumber<kType>>>);
+    return reinterpret_cast<const void*>(&cuda_entry<ReduceLl<RuleNumber<kType>>>);
   });
   return addresses.at(static_cast<std::size_t>(type));
 }

@@ -7,7 +7,7 @@ namespace onstream::collective {
 
 const void* cuda_two_shot(ElementType type) {
   static const auto addresses = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return reinterpret_cast<const void*>(&cuda_entry<TwoShotLines<RuleNumber<kType>>>);
+    return reinterpret_cast<const void*>(&cuda_entry<TwoShotLl<RuleNumber<kType>>>);
   });
   return addresses.at(static_cast<std::size_t>(type));
 }

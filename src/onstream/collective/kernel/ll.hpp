@@ -1,8 +1,8 @@
-// Small collectives by flagged lines: every rank stores what it has into the others' slots, and each takes what it
+// Small collectives by LL lines: every rank stores what it has into the others' slots, and each takes what it
 // needs from its own. No fence, no second trip; nobody waits for anything but data.
 //
-//   ReduceLines    all_reduce, reduce, reduce_scatter, scan: sums in the order of the ranks
-//   TradeLines     all_gather, broadcast, gather, scatter, all_to_all: moves
+//   ReduceLl    all_reduce, reduce, reduce_scatter, scan: sums in the order of the ranks
+//   ExchangeLl     all_gather, broadcast, gather, scatter, all_to_all: moves
 //
 // A thread has a unit of 8 bytes (16 where elements are) of everybody's data and needs no other thread, so blocks meet
 // nobody. In place is fine: a unit is sent before the same thread overwrites it.
@@ -13,7 +13,7 @@
 namespace onstream::collective {
 
 template <class Rule>
-struct ReduceLines : LineWork {
+struct ReduceLl : LineWork {
   static constexpr int kUnit = line_pack_for(sizeof(typename Rule::Element));
   using Sum = Accumulator<Rule, kUnit>;
   static constexpr int kData = Sum::kData;
@@ -38,7 +38,7 @@ struct ReduceLines : LineWork {
   ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
     const std::uint64_t place = unit * kData;
     const std::uint64_t left = left_of(unit);
-    return given(load_pack<Group, kUnit>(input + in_stride * peer + place, left, grain), left);
+    return given(load_pack<Group, kUnit>(input + in_stride * peer + place, left, access_width), left);
   }
   // What this rank gives, of what it has.
   ONSTREAM_EITHER Pack<kUnit> given(Pack<kUnit> pack, std::uint64_t left) const {
@@ -52,19 +52,19 @@ struct ReduceLines : LineWork {
   // all_reduce, reduce_scatter.
   template <int kOthers, Units kUnits, class Group>
   ONSTREAM_EITHER void run_all(const Group& group) const {
-    const Early turn = take_turn(group);
-    const auto ways = ways_of<kOthers, kUnit>(group, turn);
+    const Early epoch = take_epoch(group);
+    const auto ways = ways_of<kOthers, kUnit>(group, epoch);
     const auto places = places_of<kOthers>(group, input, in_stride, kData);
     std::byte* const result = output + first_of(group) * kData;
     const std::uint64_t begin = first_of(group);
     const std::uint64_t units = begin < this->units() ? this->units() : begin;
-    const bool plain = begin < units && is_plain<Group, kUnit>(left_of(begin), grain);
-    group.settle(turn.flags ^ ways.all() ^ places.all() ^ reinterpret_cast<std::uint64_t>(result) ^ units ^
+    const bool plain = begin < units && is_plain<Group, kUnit>(left_of(begin), access_width);
+    group.settle(epoch.flags ^ ways.all() ^ places.all() ^ reinterpret_cast<std::uint64_t>(result) ^ units ^
                  (plain ? 1 : 0));
-    group.await_earlier();
+    group.wait_dependency();
     Packs<kOthers, kUnit> mine;
     if (begin < units) fetch_given<Group>(mine, places, 0, begin, plain);
-    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    Session<Group> session(group, view, {named, bytes, signature}, epoch);
     if (begin < units) trade_all<kUnits>(group, session, ways, places, result, mine, units, plain);
     session.end();
   }
@@ -88,7 +88,8 @@ struct ReduceLines : LineWork {
     std::uint64_t ahead = 0;
     do {
       const std::uint64_t unit = first_of(group) + ahead;
-      if (ahead != 0) fetch_given<Group>(mine, places, ahead, unit, is_plain<Group, kUnit>(left_of(unit), grain));
+      if (ahead != 0)
+        fetch_given<Group>(mine, places, ahead, unit, is_plain<Group, kUnit>(left_of(unit), access_width));
       this->send_to_others(group, ways, ahead, mine.others, session.flag());
       ahead += step;
     } while (kUnits == Units::several && ahead < more);
@@ -96,8 +97,8 @@ struct ReduceLines : LineWork {
     do {
       const std::uint64_t left = left_of(first_of(group) + ahead);
       if constexpr (kUnits == Units::several) {
-        mine.own = load_pack<Group, kUnit>(places.own + ahead * kData, left, grain);
-        plain = is_plain<Group, kUnit>(left, grain);
+        mine.own = load_pack<Group, kUnit>(places.own + ahead * kData, left, access_width);
+        plain = is_plain<Group, kUnit>(left, access_width);
       }
       mine.own = given(mine.own, left);
       if (!this->receive_from_others(group, session, ways, ahead, mine.others)) return;
@@ -110,7 +111,7 @@ struct ReduceLines : LineWork {
   template <class Group>
   ONSTREAM_EITHER void run(const Group& group) const {
     const Held held = begin(group);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Session<Group>::Tells::data,
                            early_look(group, held));
     trade(group, session, held);
     session.end();
@@ -152,11 +153,11 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void store(const Group&, std::uint64_t unit, const Pack<kUnit>& pack) const {
-    store_pack<Group, kUnit>(output + unit * kData, pack, Sum::within(bytes - unit * kData), grain);
+    store_pack<Group, kUnit>(output + unit * kData, pack, Sum::within(bytes - unit * kData), access_width);
   }
 };
 
-struct TradeLines : LineWork {
+struct ExchangeLl : LineWork {
   static constexpr int kUnit = 8;
 
   std::uint64_t out_stride = 0;  // in the output, from what came from one rank to what came from the next
@@ -183,24 +184,24 @@ struct TradeLines : LineWork {
   template <class Group>
   ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
     const std::uint64_t place = unit * kUnit;
-    return load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
+    return load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, access_width);
   }
 
   // all_gather, all_to_all.
   template <int kOthers, Units kUnits, class Group>
   ONSTREAM_EITHER void run_all(const Group& group) const {
-    const Early turn = take_turn(group);
-    const auto ways = ways_of<kOthers, kUnit>(group, turn);
+    const Early epoch = take_epoch(group);
+    const auto ways = ways_of<kOthers, kUnit>(group, epoch);
     const auto sources = places_of<kOthers>(group, input, in_stride, kUnit);
     const auto results = places_of<kOthers>(group, output, out_stride, kUnit);
     const std::uint64_t begin = first_of(group);
     const std::uint64_t units = begin < this->units() ? this->units() : begin;
-    const bool plain = begin < units && is_plain<Group, kUnit>(bytes - begin * kUnit, grain);
-    group.settle(turn.flags ^ ways.all() ^ sources.all() ^ results.all() ^ units ^ (plain ? 1 : 0));
-    group.await_earlier();
+    const bool plain = begin < units && is_plain<Group, kUnit>(bytes - begin * kUnit, access_width);
+    group.settle(epoch.flags ^ ways.all() ^ sources.all() ^ results.all() ^ units ^ (plain ? 1 : 0));
+    group.wait_dependency();
     Packs<kOthers, kUnit> mine;
     if (begin < units) this->template fetch<Group>(mine, sources, 0, bytes - begin * kUnit, plain);
-    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    Session<Group> session(group, view, {named, bytes, signature}, epoch);
     if (begin < units) trade_all<kUnits>(group, session, ways, sources, results, mine, units, plain);
     session.end();
   }
@@ -217,7 +218,7 @@ struct TradeLines : LineWork {
     do {
       const std::uint64_t left = bytes - (first_of(group) + ahead) * kUnit;
       if (ahead != 0) {
-        plain = is_plain<Group, kUnit>(left, grain);
+        plain = is_plain<Group, kUnit>(left, access_width);
         fetch<Group>(mine, sources, ahead * kUnit, left, plain);
       }
       send_to_others(group, ways, ahead, mine.others, session.flag());
@@ -227,7 +228,7 @@ struct TradeLines : LineWork {
     ahead = 0;
     do {
       const std::uint64_t left = bytes - (first_of(group) + ahead) * kUnit;
-      if constexpr (kUnits == Units::several) plain = is_plain<Group, kUnit>(left, grain);
+      if constexpr (kUnits == Units::several) plain = is_plain<Group, kUnit>(left, access_width);
       if (!receive_from_others(group, session, ways, ahead, mine.others)) return;
       ONSTREAM_UNROLL
       for (int k = 0; k < kOthers; ++k) {
@@ -241,22 +242,22 @@ struct TradeLines : LineWork {
   template <class Group>
   ONSTREAM_EITHER void send_from_root(const Group& group) const {
     constexpr int kOthers = kAtOnce - 1;
-    const Early turn = take_turn(group);
+    const Early epoch = take_epoch(group);
     Line* to[kOthers];
     const std::uint64_t line = first_of(group);
-    const std::uint64_t slot = Session<Group>::slot_offset(view, turn, view.rank);
+    const std::uint64_t slot = Session<Group>::slot_offset(view, epoch, view.rank);
     ONSTREAM_UNROLL
     for (int k = 0; k < kOthers; ++k) {
       to[k] = other(k) < view.size ? reinterpret_cast<Line*>(view.parts[other(k)] + slot) + line : nullptr;
     }
     const std::byte* const from = input + line * kUnit;
-    const bool plain = line < units() && is_plain<Group, kUnit>(bytes - line * kUnit, grain);
+    const bool plain = line < units() && is_plain<Group, kUnit>(bytes - line * kUnit, access_width);
     const std::uint64_t there = part_to_announce_to(group);
-    group.settle(turn.flags ^ all_of(to) ^ reinterpret_cast<std::uint64_t>(from) ^ there ^ (plain ? 1 : 0));
-    group.await_earlier();
+    group.settle(epoch.flags ^ all_of(to) ^ reinterpret_cast<std::uint64_t>(from) ^ there ^ (plain ? 1 : 0));
+    group.wait_dependency();
     Pack<kUnit> own{};
     if (plain) own = *reinterpret_cast<const Pack<kUnit>*>(from);
-    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    Session<Group> session(group, view, {named, bytes, signature}, epoch);
     const bool may_write = session.template may_write_now<kAtOnce>();
     if (!session.failed() && (may_write || session.template may_write_together<kAtOnce>())) {
       for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
@@ -274,19 +275,19 @@ struct TradeLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void take_from_root(const Group& group) const {
-    const Early turn = take_turn(group);
+    const Early epoch = take_epoch(group);
     const std::uint64_t line = first_of(group);
-    const std::uint64_t slot = Session<Group>::slot_offset(view, turn, root);
+    const std::uint64_t slot = Session<Group>::slot_offset(view, epoch, root);
     const Ways<1> way{{nullptr}, {reinterpret_cast<const Line*>(view.parts[view.rank] + slot) + line}};
     std::byte* const to = output + line * kUnit;
     const std::uint64_t there = part_to_announce_to(group);
-    group.settle(turn.flags ^ way.all() ^ reinterpret_cast<std::uint64_t>(to) ^ there);
-    group.await_earlier();
-    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    group.settle(epoch.flags ^ way.all() ^ reinterpret_cast<std::uint64_t>(to) ^ there);
+    group.wait_dependency();
+    Session<Group> session(group, view, {named, bytes, signature}, epoch);
     announce(group, session, there);
     for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
       const std::uint64_t left = bytes - unit * kUnit;
-      const bool plain = is_plain<Group, kUnit>(left, grain);
+      const bool plain = is_plain<Group, kUnit>(left, access_width);
       Pack<kUnit> pack[1];
       if (!receive_from(group, session, way, unit - line, pack, [&](int) { return root; })) break;
       store_one<Group>(to + (unit - line) * kUnit, pack[0], left, plain);
@@ -301,7 +302,7 @@ struct TradeLines : LineWork {
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> own{};  // as in run_all
     if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Session<Group>::Tells::data,
                            early_look(group, held));
     trade(group, session, held, own, begin);
     session.end();
@@ -350,7 +351,7 @@ struct TradeLines : LineWork {
   template <class Group>
   ONSTREAM_EITHER void store(std::uint64_t unit, std::uint32_t peer, const Pack<kUnit>& pack) const {
     const std::uint64_t place = unit * kUnit;
-    store_pack<Group, kUnit>(output + out_stride * peer + place, pack, bytes - place, grain);
+    store_pack<Group, kUnit>(output + out_stride * peer + place, pack, bytes - place, access_width);
   }
 };
 

@@ -1,19 +1,21 @@
-// Middling collectives by wide lines: 128 bytes that prove their own arrival, 120 of them data. Where lines (ll.hpp)
+// Middling collectives by LL128 lines: 128 bytes that prove their own arrival, 120 of them data. Where lines (ll.hpp)
 // carry a flag with every 4 bytes, these carry one with every 120, so they are the fastest until the trips of a meeting
 // (bulk_*.hpp) no longer count.
 //
-//   ReduceWide   all_reduce, in two shots: parts to their owners and sums to all; reduce_scatter, the first shot alone;
-//                or all_reduce too (wide_in_two_shots): then every rank's part is the whole vector
-//   TradeWide    all_gather, all_to_all, broadcast
+//   ReduceLl128   all_reduce, in two shots: parts to their owners and sums to all; reduce_scatter, the first shot
+//   alone;
+//                or all_reduce too (ll128_in_two_shots): then every rank's part is the whole vector
+//   ExchangeLl128    all_gather, all_to_all, broadcast
 //
-// Eight neighbouring threads of a warp, an octet, store a wide line in one access of 16 bytes each, and load it so. It
-// is there whole or not at all: no standard says that, but that is how such an access travels inside a GPU and over
-// NVLink (NCCL's protocol LL128 counts on it too), and tests/native/wide_lines.cpp looks. Device::whole_lines_to says
-// where. Octets go in stripes: two wide lines of 240 bytes of data together, which keeps data aligned to 16 bytes.
+// Eight neighbouring threads of a warp, an subgroup, store an LL128 line in one access of 16 bytes each, and load it
+// so. It is there whole or not at all: no standard says that, but that is how such an access travels inside a GPU and
+// over NVLink (NCCL's protocol LL128 counts on it too), and tests/native/ll128_lines.cpp looks. Device::whole_lines_to
+// says where. Octets go in stripes: two LL128 lines of 240 bytes of data together, which keeps data aligned to 16
+// bytes.
 //
-// An octet has a stripe of everybody's data and needs no other one, so blocks meet nobody. The octets of a warp go on
-// together: who has no stripe any more looks on. In place is fine: a stripe is sent before the same threads overwrite
-// it.
+// An subgroup has a stripe of everybody's data and needs no other one, so blocks meet nobody. The subgroups of a warp
+// go on together: who has no stripe any more looks on. In place is fine: a stripe is sent before the same threads
+// overwrite it.
 #pragma once
 
 #include "onstream/collective/protocol/ll_work.hpp"
@@ -22,8 +24,8 @@ namespace onstream::collective {
 
 constexpr int kOctet = 8;
 
-// What one thread has of a stripe: a pack in the first line and one in the second. The last of the octet has one
-// pack, a word of it in each line beside the flag. A host thread is an octet by itself, and has all.
+// What one thread has of a stripe: a pack in the first line and one in the second. The last of the subgroup has one
+// pack, a word of it in each line beside the flag. A host thread is an subgroup by itself, and has all.
 template <class Group>
 struct Slice {
   static constexpr int kPacks = kSerial<Group> ? 1 : 2;
@@ -40,7 +42,7 @@ struct Slice {
   }
 };
 
-// The octets of a grid deal the stripes among themselves.
+// The subgroups of a grid deal the stripes among themselves.
 template <class Group>
 ONSTREAM_BODY std::uint64_t first_stripe(const Group& group) {
   return kSerial<Group> ? first_of(group) : first_of(group) / kOctet;
@@ -55,7 +57,7 @@ ONSTREAM_BODY void send_slice(const Group& group, Line* slot, std::uint64_t stri
                               std::uint64_t flag) {
   Line* const at = slot + stripe * kStripeLines;
   if constexpr (kSerial<Group>) {
-    constexpr std::uint64_t kWords = 2 * kWideLines - 1;
+    constexpr std::uint64_t kWords = 2 * kLl128Lines - 1;
     auto* words = reinterpret_cast<std::uint64_t*>(at);
     for (int i = 0; i < 2; ++i, words += kWords + 1) {
       std::memcpy(words, slice.packs[0].words + i * kWords, kWords * sizeof(std::uint64_t));
@@ -65,8 +67,8 @@ ONSTREAM_BODY void send_slice(const Group& group, Line* slot, std::uint64_t stri
     const bool last = !Slice<Group>::has(group, 1);
     const Pack<16>& first = slice.packs[0];
     const Pack<16>& second = slice.packs[1];
-    group.store_octet(at, {first.words[0], last ? flag : first.words[1]});
-    group.store_octet(at + kWideLines, last ? Line{first.words[1], flag} : Line{second.words[0], second.words[1]});
+    group.store_subgroup(at, {first.words[0], last ? flag : first.words[1]});
+    group.store_subgroup(at + kLl128Lines, last ? Line{first.words[1], flag} : Line{second.words[0], second.words[1]});
   }
 }
 
@@ -77,10 +79,10 @@ struct ArrivingSlice {
 
   ONSTREAM_BODY void look(const Group& group, const Line* slot, std::uint64_t stripe) {
     const Line* const at = slot + stripe * kStripeLines;
-    lines[0] = group.load_octet(at);
-    lines[1] = group.load_octet(at + kWideLines);
+    lines[0] = group.load_subgroup(at);
+    lines[1] = group.load_subgroup(at + kLl128Lines);
   }
-  // All of an octet together know.
+  // All of an subgroup together know.
   ONSTREAM_BODY bool is_here(const Group& group, std::uint64_t flag) const {
     return Slice<Group>::has(group, 1) || (lines[0].high == flag && lines[1].high == flag);
   }
@@ -99,7 +101,7 @@ template <>
 struct ArrivingSlice<HostGroup> {
   const std::uint64_t* words;
   std::uint64_t flags[2];
-  static constexpr std::uint64_t kWords = 2 * kWideLines - 1;
+  static constexpr std::uint64_t kWords = 2 * kLl128Lines - 1;
 
   void look(const HostGroup& group, const Line* slot, std::uint64_t stripe) {
     words = reinterpret_cast<const std::uint64_t*>(slot + stripe * kStripeLines);
@@ -116,7 +118,7 @@ struct ArrivingSlice<HostGroup> {
 };
 
 // `bytes` is what all_reduce reduces, or what one rank has for one other.
-struct WideWork : LineWork {
+struct Ll128Work : LineWork {
   std::uint64_t stripes = 0;  // of one rank's part
   std::uint64_t part = 0;     // its bytes; in the input it begins at `in_stride` times the rank
   std::uint64_t whole = 0;    // bytes of all parts; the last ones may be short, or nothing
@@ -162,7 +164,7 @@ struct WideWork : LineWork {
     }
   }
 
-  // Whether an octet of this warp has a stripe left, of which `next` is this one's.
+  // Whether an subgroup of this warp has a stripe left, of which `next` is this one's.
   template <class Group>
   ONSTREAM_BODY bool goes_on(const Group& group, std::uint64_t next) const {
     return group.any_of_warp(next < stripes);
@@ -183,8 +185,8 @@ struct WideWork : LineWork {
     for (int k = 0; k < kRanks; ++k) {
       const std::uint32_t number = first + static_cast<std::uint32_t>(k);
       if (number + 1 >= ranks<kRanks, kAll>()) continue;
-      Line* const slot = session.wide_slot(kAll ? held.parts[k] : view.parts[in_circle(number)], view.rank);
-      send_slice(group, slot, stripe, slices[kSlices == 1 ? 0 : k], session.wide_flag());
+      Line* const slot = session.ll128_slot(kAll ? held.parts[k] : view.parts[in_circle(number)], view.rank);
+      send_slice(group, slot, stripe, slices[kSlices == 1 ? 0 : k], session.ll128_flag());
     }
   }
 
@@ -193,19 +195,19 @@ struct WideWork : LineWork {
   ONSTREAM_BODY bool receive_slices(const Group& group, Session<Group>& session, const Held& held, std::uint32_t first,
                                     std::uint64_t stripe, ArrivingSlice<Group> (&arriving)[kRanks]) const {
     group.sync_warp();
-    const Line* const slots = session.wide_slot(held.here, first);
+    const Line* const slots = session.ll128_slot(held.here, first);
     const auto awaited = [&](std::uint32_t peer) { return peer != view.rank && peer < ranks<kRanks, kAll>(); };
     const auto missing = [&] {
       ONSTREAM_UNROLL
       for (int k = 0; k < kRanks; ++k) {
         const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-        if (awaited(peer)) arriving[k].look(group, slots + session.wide_distance(k), stripe);
+        if (awaited(peer)) arriving[k].look(group, slots + session.ll128_distance(k), stripe);
       }
       std::uint64_t absent = 0;
       ONSTREAM_UNROLL
       for (int k = 0; k < kRanks; ++k) {
         const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-        if (awaited(peer) && !arriving[k].is_here(group, session.wide_flag())) absent |= only(peer);
+        if (awaited(peer) && !arriving[k].is_here(group, session.ll128_flag())) absent |= only(peer);
       }
       return absent;
     };
@@ -235,7 +237,7 @@ struct WideWork : LineWork {
 
   // Whether the packs of a stripe, of which `left` bytes are there or more, lie at multiples of 16 bytes and are whole.
   ONSTREAM_BODY bool is_packs(std::uint64_t left) const {
-    return grain == 16 && (left >= kStripeData || left % 16 == 0);
+    return access_width == 16 && (left >= kStripeData || left % 16 == 0);
   }
   // Of a part that begins at `begin`, the bytes from `place` on.
   ONSTREAM_BODY std::uint64_t left_of(std::uint64_t begin, std::uint64_t place) const {
@@ -254,7 +256,7 @@ struct WideWork : LineWork {
       const std::uint64_t place = Slice<Group>::place(group, i);
       const std::uint64_t rest = Slice<Group>::has(group, i) && left > place ? left - place : 0;
       const std::byte* const from = data + stripe * kStripeData + place;
-      slice.packs[i] = load_pack<Group, Slice<Group>::kBytes>(from, rest, grain);
+      slice.packs[i] = load_pack<Group, Slice<Group>::kBytes>(from, rest, access_width);
     }
     return slice;
   }
@@ -266,14 +268,15 @@ struct WideWork : LineWork {
     for (int i = 0; i < Slice<Group>::kPacks; ++i) {
       const std::uint64_t place = Slice<Group>::place(group, i);
       if (!Slice<Group>::has(group, i) || left <= place) continue;
-      store_pack<Group, Slice<Group>::kBytes>(data + stripe * kStripeData + place, slice.packs[i], left - place, grain);
+      store_pack<Group, Slice<Group>::kBytes>(data + stripe * kStripeData + place, slice.packs[i], left - place,
+                                              access_width);
     }
   }
 
   // Calls trade.operator()<kRanks, kAll>(session) for the number of ranks.
   template <class Group, class Trade>
   ONSTREAM_BODY void run(const Group& group, const Held& held, const Trade& trade) const {
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn);
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch);
     if (session.agree() && session.may_write_to(session.others())) {
       constexpr int kTogether = 4;  // slices of more would not stay in registers
       if (view.size == kTogether) {
@@ -287,7 +290,7 @@ struct WideWork : LineWork {
 };
 
 template <class Rule>
-struct ReduceWide : WideWork {
+struct ReduceLl128 : Ll128Work {
   ReduceOp op = {};
   Factor factor = 0;
 
@@ -307,7 +310,7 @@ struct ReduceWide : WideWork {
  private:
   ONSTREAM_BODY bool has_second_shot() const { return kind == OpKind::all_reduce && in_stride != 0; }
   // Stripes from a part on its way to its sum.
-  ONSTREAM_BODY std::uint64_t back() const { return stripes_in(view.wide_lines) / 2; }
+  ONSTREAM_BODY std::uint64_t back() const { return stripes_in(view.ll128_lines) / 2; }
 
   template <class Group>
   ONSTREAM_BODY Slice<Group> load(const Group& group, std::uint32_t peer, std::uint64_t stripe) const {
@@ -391,7 +394,7 @@ struct ReduceWide : WideWork {
   }
 };
 
-struct TradeWide : WideWork {
+struct ExchangeLl128 : Ll128Work {
   std::uint64_t out_stride = 0;  // in the output, from what came from one rank to what came from the next
   std::uint32_t keeps = 0;       // not 0: this rank's own data goes to its own output too
 
@@ -422,7 +425,7 @@ struct TradeWide : WideWork {
   // broadcast.
   template <class Group>
   ONSTREAM_BODY void run_from_root(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Session<Group>::Tells::data,
                            early_look(group, held));
     const bool good = session.agree() && session.may_write_to(receivers(flow, view.rank, view.size, root));
     if (good && view.rank == root) send_all<1, false>(group, session, held);

@@ -13,7 +13,7 @@ namespace onstream::collective {
 
 enum class Shape : std::uint32_t { ring, tree, halving };
 
-// Which of a block's places in a rank's stage. There are two of each, used by turns.
+// Which of a block's places in a rank's stage. There are two of each, used by epochs.
 enum class Lot : std::uint32_t { first, second };
 
 struct PassWork {
@@ -89,8 +89,8 @@ struct PassWork {
   }
   template <class Group>
   ONSTREAM_BODY std::byte* place(const Group& group, const Meeting<Group>& meeting, std::uint32_t rank, Lot lot,
-                                 std::uint64_t turn) const {
-    const std::uint64_t index = 2 * static_cast<std::uint64_t>(lot) + (turn & 1);
+                                 std::uint64_t epoch) const {
+    const std::uint64_t index = 2 * static_cast<std::uint64_t>(lot) + (epoch & 1);
     const std::uint64_t each = region(group) / 4 / 16 * 16;
     return reinterpret_cast<std::byte*>(meeting.stage(rank) + region(group) * group.block() + index * each);
   }

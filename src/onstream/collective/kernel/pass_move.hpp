@@ -14,7 +14,7 @@ struct PassMove : PassWork {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     const auto held = Meeting<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Meeting<Group>::tells(group, view));
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
     if (meeting.open(session, Addresses{*this}, 0, direct != 0)) {
       if (kind != OpKind::broadcast) {
@@ -57,9 +57,9 @@ struct PassMove : PassWork {
           if (staged) {
             source = place(group, meeting, from, Ring::lot(way), step - 1);
           } else if (step == 1) {  // what is its own
-            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLine::input)) + span.within;
+            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLl::input)) + span.within;
           } else {
-            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLine::output)) + span.offset;
+            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLl::output)) + span.offset;
           }
           group.copy_alone(output + span.offset, source, span.bytes);
           if (staged && step + 1 < view.size) group.copy_alone(here, source, span.bytes);
@@ -74,9 +74,9 @@ struct PassMove : PassWork {
     const bool staged = !meeting.direct();
     const Halving halving(*this, staged ? Kept::in_stage : Kept::in_output);
     const Halving::Cut cut = halving.cut(group);
-    std::uint64_t turn = 0;
-    for (std::uint64_t index = group.block(); index < cut.windows; index += group.blocks(), ++turn) {
-      const Halving::Window window{index * cut.each, cut.piece, turn};
+    std::uint64_t epoch = 0;
+    for (std::uint64_t index = group.block(); index < cut.windows; index += group.blocks(), ++epoch) {
+      const Halving::Window window{index * cut.each, cut.piece, epoch};
       if (staged) {
         const std::uint32_t of = halving.beyond() ? halving.mate : view.rank;
         const Halving::Span own = halving.span(window, of, 1, halving.beyond() ? 1 : 0);
@@ -113,7 +113,7 @@ struct PassMove : PassWork {
           continue;
         }
         const std::uint32_t from = ring.source_of(way);
-        const PostLine which = behind == 1 ? PostLine::input : PostLine::output;
+        const PostLl which = behind == 1 ? PostLl::input : PostLl::output;
         const std::byte* const source =
             staged ? place(group, meeting, from, Ring::lot(way), step - 1)
                    : reinterpret_cast<const std::byte*>(meeting.posted(from, which)) + span.within;
@@ -129,13 +129,13 @@ struct PassMove : PassWork {
     const Tree tree(*this);
     const bool staged = !meeting.direct();
     const std::uint64_t each = piece_of(group, bytes, 1, staged);
-    std::uint64_t turn = 0;
-    for (std::uint64_t window = group.block(); window < tree.windows(each); window += group.blocks(), ++turn) {
-      const Tree::Piece piece = tree.piece(window, each, turn);
+    std::uint64_t epoch = 0;
+    for (std::uint64_t window = group.block(); window < tree.windows(each); window += group.blocks(), ++epoch) {
+      const Tree::Piece piece = tree.piece(window, each, epoch);
       if (staged && tree.is_root()) {
-        group.copy_alone(place(group, meeting, view.rank, Lot::second, turn), input + piece.offset, piece.bytes);
+        group.copy_alone(place(group, meeting, view.rank, Lot::second, epoch), input + piece.offset, piece.bytes);
       }
-      if (!tree.down(group, session, meeting, piece, PostLine::input, staged)) return;
+      if (!tree.down(group, session, meeting, piece, PostLl::input, staged)) return;
     }
     session.meet();  // everybody has read what it wants
   }

@@ -27,7 +27,7 @@ struct PassReduce : PassWork {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     const auto held = Meeting<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Meeting<Group>::tells(group, view));
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
     if (meeting.open(session, Addresses{*this}, factor, direct != 0)) {
       if (shape == Shape::tree) {
@@ -45,8 +45,8 @@ struct PassReduce : PassWork {
   enum class Sum { partial, whole };
   enum class Is { sum, input, result };  // what was added up already, what somebody gave, a whole sum to pass on
 
-  static constexpr int kLonger = std::is_floating_point_v<typename Rule::Wide>
-                                     ? static_cast<int>(sizeof(typename Rule::Wide) / sizeof(typename Rule::Element))
+  static constexpr int kLonger = std::is_floating_point_v<typename Rule::Ll128>
+                                     ? static_cast<int>(sizeof(typename Rule::Ll128) / sizeof(typename Rule::Element))
                                      : 1;
   // Partial sums are so many times as long as results.
   ONSTREAM_BODY std::uint64_t longer() const { return op == ReduceOp::min || op == ReduceOp::max ? 1 : kLonger; }
@@ -88,7 +88,7 @@ struct PassReduce : PassWork {
           } else if (staged || (sums_staged && terms.from_is == Is::sum)) {
             terms.from = place(group, meeting, from, Ring::lot(way), step - 1);
           } else {
-            terms.from = posted(meeting, from, step == 1 ? PostLine::input : PostLine::output) + span.offset;
+            terms.from = posted(meeting, from, step == 1 ? PostLl::input : PostLl::output) + span.offset;
           }
           if (step > 0 && step <= sums) terms.add = input + span.offset;
           terms.sum = step == sums ? Sum::whole : Sum::partial;
@@ -108,15 +108,15 @@ struct PassReduce : PassWork {
     const bool staged = !meeting.direct();
     const bool down = kind == OpKind::all_reduce;
     const std::uint64_t each = piece_of(group, bytes, 1, staged || !down || longer() > 1, longer());
-    std::uint64_t turn = 0;
-    for (std::uint64_t window = group.block(); window < tree.windows(each); window += group.blocks(), ++turn) {
-      const Tree::Piece piece = tree.piece(window, each, turn);
+    std::uint64_t epoch = 0;
+    for (std::uint64_t window = group.block(); window < tree.windows(each); window += group.blocks(), ++epoch) {
+      const Tree::Piece piece = tree.piece(window, each, epoch);
       if (tree.children == 0) give_own(group, meeting, tree, piece, staged);
       for (std::uint32_t step = 0; step < tree.steps; ++step) {
         if (!session.meet(tree.above_in(step))) return;
         if (step + tree.depth + 1 == tree.steps) take_children(group, meeting, tree, piece, staged);
       }
-      if (down && !tree.down(group, session, meeting, piece, PostLine::output, staged)) return;
+      if (down && !tree.down(group, session, meeting, piece, PostLl::output, staged)) return;
     }
     session.meet();  // everybody has read what it wants
   }
@@ -135,7 +135,7 @@ struct PassReduce : PassWork {
       terms.keep = output + piece.offset;
       terms.sum = Sum::whole;
     } else {
-      terms.also = place(group, meeting, view.rank, Lot::first, piece.turn);
+      terms.also = place(group, meeting, view.rank, Lot::first, piece.epoch);
     }
     combine(group, meeting, terms);
   }
@@ -146,7 +146,8 @@ struct PassReduce : PassWork {
     const bool down = kind == OpKind::all_reduce;
     const bool passes_output = down && !staged && longer() == 1;
     const bool in_output = passes_output || (tree.is_root() && longer() == 1);
-    std::byte* const sum = in_output ? output + piece.offset : place(group, meeting, view.rank, Lot::first, piece.turn);
+    std::byte* const sum =
+        in_output ? output + piece.offset : place(group, meeting, view.rank, Lot::first, piece.epoch);
     std::uint64_t left = tree.children;
     for (std::uint32_t child = 0; child < view.size && left != 0; ++child) {
       if (!has(left, child)) continue;
@@ -156,12 +157,12 @@ struct PassReduce : PassWork {
       terms.bytes = piece.bytes;
       terms.owner = child;
       if (tree.is_leaf(child) && !staged) {
-        terms.from = posted(meeting, child, PostLine::input) + piece.offset;
+        terms.from = posted(meeting, child, PostLl::input) + piece.offset;
         terms.from_is = Is::input;
       } else if (passes_output) {
-        terms.from = posted(meeting, child, PostLine::output) + piece.offset;
+        terms.from = posted(meeting, child, PostLl::output) + piece.offset;
       } else {
-        terms.from = place(group, meeting, child, Lot::first, piece.turn);
+        terms.from = place(group, meeting, child, Lot::first, piece.epoch);
       }
       terms.add = first ? input + piece.offset : sum;
       terms.add_is = first ? Is::input : Is::sum;
@@ -169,7 +170,7 @@ struct PassReduce : PassWork {
       if (left == 0 && tree.is_root()) {
         terms.sum = Sum::whole;
         terms.keep = output + piece.offset;
-        if (down && staged) terms.also = place(group, meeting, view.rank, Lot::second, piece.turn);
+        if (down && staged) terms.also = place(group, meeting, view.rank, Lot::second, piece.epoch);
       }
       combine(group, meeting, terms);
     }
@@ -182,9 +183,9 @@ struct PassReduce : PassWork {
     const Halving halving(*this, staged || longer() > 1 ? Kept::in_stage : Kept::in_output, longer());
     const Halving back(*this, staged ? Kept::in_stage : Kept::in_output, longer());
     const Halving::Cut cut = halving.cut(group);
-    std::uint64_t turn = 0;
-    for (std::uint64_t index = group.block(); index < cut.windows; index += group.blocks(), ++turn) {
-      const Halving::Window window{index * cut.each, cut.piece, turn};
+    std::uint64_t epoch = 0;
+    for (std::uint64_t index = group.block(); index < cut.windows; index += group.blocks(), ++epoch) {
+      const Halving::Window window{index * cut.each, cut.piece, epoch};
       if (!sum_halves(group, session, meeting, halving, window)) return;
       if (!scatters) {
         if (!back.spread(group, session, meeting, window)) return;
@@ -263,7 +264,7 @@ struct PassReduce : PassWork {
       } else {
         terms.from_is = meeting.direct() ? half.theirs : Is::sum;  // what lies in a stage is scaled already
         if (terms.from_is == Is::input || !halving.in_stage()) {
-          const PostLine line = terms.from_is == Is::input ? PostLine::input : PostLine::output;
+          const PostLl line = terms.from_is == Is::input ? PostLl::input : PostLl::output;
           terms.from = posted(meeting, half.peer, line) + span.offset;
         } else {
           terms.from = in_stage(half.peer, Held::sums);
@@ -282,7 +283,7 @@ struct PassReduce : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY static const std::byte* posted(const Meeting<Group>& meeting, std::uint32_t rank, PostLine line) {
+  ONSTREAM_BODY static const std::byte* posted(const Meeting<Group>& meeting, std::uint32_t rank, PostLl line) {
     return reinterpret_cast<const std::byte*>(meeting.posted(rank, line));
   }
 
@@ -301,13 +302,13 @@ struct PassReduce : PassWork {
       return;
     }
     Factor theirs = factor;
-    if (scales_from && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLine::factor);
+    if (scales_from && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLl::factor);
     constexpr int kBytes = kSerial<Group> ? 1024 : 16;
     constexpr int kPacks = kSerial<Group> ? 1 : 2;  // under way in a thread
     using Adding = Accumulator<Rule, kBytes>;
     const auto number = [](const void* address) { return reinterpret_cast<std::uint64_t>(address); };
-    const std::uint32_t grain =
-        grain_of(number(terms.from) | number(terms.add) | number(terms.keep) | number(terms.also));
+    const std::uint32_t access_width =
+        access_width_of(number(terms.from) | number(terms.add) | number(terms.keep) | number(terms.also));
     const std::uint64_t packs = (terms.bytes + kBytes - 1) / kBytes;
     const auto step = static_cast<std::uint64_t>(group.size());
     for (std::uint64_t index = group.rank(); index < packs; index += kPacks * step) {
@@ -317,9 +318,9 @@ struct PassReduce : PassWork {
       for (int p = 0; p < kPacks; ++p) {
         const std::uint64_t place = (index + p * step) * kBytes;
         if (place >= terms.bytes) break;
-        from[p] = load_pack<Group, kBytes>(terms.from + place, terms.bytes - place, grain);
+        from[p] = load_pack<Group, kBytes>(terms.from + place, terms.bytes - place, access_width);
         if (terms.add != nullptr) {
-          add[p] = load_pack<Group, kBytes>(terms.add + place, terms.bytes - place, grain);
+          add[p] = load_pack<Group, kBytes>(terms.add + place, terms.bytes - place, access_width);
         }
       }
       ONSTREAM_UNROLL
@@ -332,8 +333,10 @@ struct PassReduce : PassWork {
         sum.start(from[p]);
         if (terms.add != nullptr) sum.take(op, add[p]);
         const Pack<kBytes> result = sum.finish(terms.sum == Sum::whole ? op : ReduceOp::sum, view.size);
-        if (terms.keep != nullptr) store_pack<Group, kBytes>(terms.keep + place, result, terms.bytes - place, grain);
-        if (terms.also != nullptr) store_pack<Group, kBytes>(terms.also + place, result, terms.bytes - place, grain);
+        if (terms.keep != nullptr)
+          store_pack<Group, kBytes>(terms.keep + place, result, terms.bytes - place, access_width);
+        if (terms.also != nullptr)
+          store_pack<Group, kBytes>(terms.also + place, result, terms.bytes - place, access_width);
       }
     }
   }
@@ -347,17 +350,17 @@ struct PassReduce : PassWork {
     const bool scales = op == ReduceOp::premulsum;
     const bool whole = terms.sum == Sum::whole;
     Factor theirs = factor;
-    if (scales && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLine::factor);
+    if (scales && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLl::factor);
     const auto number = [](const std::byte* address, bool counts) {
       return counts ? reinterpret_cast<std::uint64_t>(address) : 0;
     };
-    const std::uint32_t grain =
-        grain_of(number(terms.from, terms.from_is == Is::input) | number(terms.add, terms.add_is == Is::input) |
-                 number(terms.keep, whole) | number(terms.also, whole));
+    const std::uint32_t access_width =
+        access_width_of(number(terms.from, terms.from_is == Is::input) | number(terms.add, terms.add_is == Is::input) |
+                        number(terms.keep, whole) | number(terms.also, whole));
     const auto load = [&](Adding& sum, const std::byte* from, Is is, Factor by, std::uint64_t place) {
       const std::uint64_t left = terms.bytes - place;
       if (is == Is::input) {
-        const Pack<kBytes> pack = load_pack<Group, kBytes>(from + place, left, grain);
+        const Pack<kBytes> pack = load_pack<Group, kBytes>(from + place, left, access_width);
         sum.start(scales ? Adding::scaled(pack, by) : pack);
       } else {
         using Unrounded = typename Adding::Unrounded;
@@ -367,7 +370,7 @@ struct PassReduce : PassWork {
     const auto store = [&](std::byte* to, const Adding& sum, std::uint64_t place) {
       const std::uint64_t left = terms.bytes - place;
       if (to == nullptr) return;
-      if (whole) return store_pack<Group, kBytes>(to + place, sum.finish(op, view.size), left, grain);
+      if (whole) return store_pack<Group, kBytes>(to + place, sum.finish(op, view.size), left, access_width);
       using Unrounded = typename Adding::Unrounded;
       store_pack<Group, sizeof(Unrounded)>(to + kLonger * place, sum.unrounded(), kLonger * left, 16);
     };

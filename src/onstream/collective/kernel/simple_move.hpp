@@ -90,15 +90,15 @@ struct BulkMove {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     const auto held = Meeting<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Meeting<Group>::tells(group, view));
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
     // The longest that this rank has, for the stage: its chunks are as many on every rank.
     std::uint64_t longest = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank != view.rank && portions[rank].send_bytes > longest) longest = portions[rank].send_bytes;
     }
-    const auto odd = [&](std::uint32_t peer, PostLine line, std::uint64_t word) {
-      return line == PostLine::input && kind == OpKind::all_to_all_v && word != portions[peer].send_bytes;
+    const auto odd = [&](std::uint32_t peer, PostLl line, std::uint64_t word) {
+      return line == PostLl::input && kind == OpKind::all_to_all_v && word != portions[peer].send_bytes;
     };
     if (meeting.open(session, Told{*this}, longest, direct != 0, odd) && agrees_on_counts(session, meeting)) {
       if (!meeting.direct()) {
@@ -130,7 +130,7 @@ struct BulkMove {
     if (meeting.usual() || kind != OpKind::all_to_all_v) return true;
     for (std::uint32_t peer = 0; peer < view.size; ++peer) {
       if (peer == view.rank) continue;
-      const std::uint64_t expected = meeting.posted(peer, PostLine::input);
+      const std::uint64_t expected = meeting.posted(peer, PostLl::input);
       if (expected == portions[peer].send_bytes) continue;
       session.lengths_differ(peer, portions[peer].send_bytes, expected);
       return false;
@@ -157,7 +157,7 @@ struct BulkMove {
         const std::uint32_t peer = rank_after(view, k);
         const Portion& portion = portions[peer];
         if (portion.send_bytes == 0) continue;
-        copy(reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)), input + portion.send_offset,
+        copy(reinterpret_cast<std::byte*>(meeting.posted(peer, PostLl::output)), input + portion.send_offset,
              portion.send_bytes);
       }
     };
@@ -183,7 +183,7 @@ struct BulkMove {
     session.meet();
   }
 
-  // The engine sends to one peer after the other: by turns it is slower (docs/decisions/0010). It starts late, so that
+  // The engine sends to one peer after the other: by epochs it is slower (docs/decisions/0010). It starts late, so that
   // the kernel sends the lead, the first peer's; and what the rank keeps. False: failed.
   template <class Group>
   ONSTREAM_BODY bool move_by_engine(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
@@ -196,7 +196,7 @@ struct BulkMove {
     for (std::uint32_t k = 1; k < view.size; ++k) {
       const std::uint32_t peer = rank_after(view, k);
       if (portions[peer].send_bytes == 0) continue;
-      const std::uint64_t to = meeting.posted(peer, PostLine::output);
+      const std::uint64_t to = meeting.posted(peer, PostLl::output);
       const std::byte* const from = input + portions[peer].send_offset;
       const std::uint64_t lead = first == nullptr ? copier.lead : 0;
       if (speaks) copier.ask(group, ++number, to + lead, from + lead, portions[peer].send_bytes - lead, k == last);
@@ -218,7 +218,7 @@ struct BulkMove {
   }
 
   // Whether this rank copies about as much to itself as to all peers, as of two ranks each does: then every other block
-  // does that alone, as blocks that do both by turns leave the link idle (docs/decisions/0010).
+  // does that alone, as blocks that do both by epochs leave the link idle (docs/decisions/0010).
   ONSTREAM_BODY bool copies_as_much(std::uint64_t for_peers) const {
     const Portion& own = portions[view.rank];
     const bool moves = output + own.receive_offset != input + own.send_offset;
@@ -292,7 +292,7 @@ struct BulkMove {
   ONSTREAM_BODY void send(const Group& group, const Meeting<Group>& meeting, std::uint32_t peer, std::uint64_t place,
                           std::uint64_t length) const {
     if (place >= bytes) return;
-    auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)) + place;
+    auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLl::output)) + place;
     length = least(length, bytes - place);
     if (view.rank != root) {
       group.copy_alone(to, output + place, length);
@@ -310,7 +310,7 @@ struct BulkMove {
                                 std::uint64_t longest) const {
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank == view.rank) continue;
-      const std::uint64_t theirs = meeting.posted(rank, PostLine::factor);
+      const std::uint64_t theirs = meeting.posted(rank, PostLl::factor);
       longest = theirs > longest ? theirs : longest;
     }
     const auto blocks = static_cast<std::uint64_t>(group.blocks());

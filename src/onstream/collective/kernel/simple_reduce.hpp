@@ -67,11 +67,11 @@ struct BulkReduce : BulkReduceWork {
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
     const auto held = Meeting<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Meeting<Group>::tells(group, view));
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
-    const auto odd = [&](std::uint32_t, PostLine line, std::uint64_t address) {
-      if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;
-      return line == PostLine::output && address != 0 && (address + out_offset) % kGpuPack != 0;
+    const auto odd = [&](std::uint32_t, PostLl line, std::uint64_t address) {
+      if (line == PostLl::input) return (address + in_offset) % kGpuPack != 0;
+      return line == PostLl::output && address != 0 && (address + out_offset) % kGpuPack != 0;
     };
     if (meeting.open(session, Known{at, direct != 0}, factor, direct != 0, odd)) {
       if (meeting.usual()) {
@@ -181,7 +181,7 @@ struct BulkReduce : BulkReduceWork {
     const std::byte* const sums = output + out_offset;
     for (std::uint32_t k = 1; k < view.size; ++k) {
       const std::uint32_t peer = rank_after(view, k);
-      auto* const theirs = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output) + out_offset);
+      auto* const theirs = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLl::output) + out_offset);
       each_cut(group,
                [&](std::uint64_t from, std::uint64_t length) { group.copy_alone(theirs + from, sums + from, length); });
     }
@@ -213,7 +213,7 @@ struct BulkReduce : BulkReduceWork {
   ONSTREAM_EITHER bool go_by_engine(const Meeting<Group>& meeting) const {
     bool all = copier.slot != nullptr;
     for (std::uint32_t peer = 0; peer < view.size && all; ++peer) {
-      if (peer != view.rank) all = meeting.posted(peer, PostLine::input) != meeting.posted(peer, PostLine::output);
+      if (peer != view.rank) all = meeting.posted(peer, PostLl::input) != meeting.posted(peer, PostLl::output);
     }
     return all;
   }
@@ -290,13 +290,13 @@ struct BulkReduce : BulkReduceWork {
     if (piece.from == Place::pushed) {
       return reinterpret_cast<std::uint64_t>(output) + rank * part_bytes + piece.in_offset - in_offset;
     }
-    return meeting.posted(rank, PostLine::input) + piece.in_offset;
+    return meeting.posted(rank, PostLl::input) + piece.in_offset;
   }
   template <class Group>
   ONSTREAM_EITHER std::uint64_t target(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
     if (piece.to == Place::stages) return meeting.stage(rank) + piece.out_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(output) + piece.out_offset;
-    return meeting.posted(rank, PostLine::output) + piece.out_offset;
+    return meeting.posted(rank, PostLl::output) + piece.out_offset;
   }
 
   // Sums one piece: packs begin, begin + step, ... of it. Not inlined: it is large.
@@ -310,10 +310,10 @@ struct BulkReduce : BulkReduceWork {
       add_up_many(group, meeting, piece, begin, step);
     } else {
       const bool few = Sum::sums(op) && view.size <= kNear;
-      const std::uint32_t grain = few ? grain_of_all(meeting, piece) : 0;
-      if (grain < sizeof(std::uint32_t)) {
+      const std::uint32_t access_width = few ? access_width_of_all(meeting, piece) : 0;
+      if (access_width < sizeof(std::uint32_t)) {
         add_up_many(group, meeting, piece, begin, step);
-      } else if (grain < kGpuPack) {
+      } else if (access_width < kGpuPack) {
         add_up_few<kNear, 1, std::uint32_t, Terms::scaled>(group, meeting, piece, begin, step);
       } else {
         add_up_few<kNear, 1, Pack<kGpuPack>, Terms::scaled>(group, meeting, piece, begin, step);
@@ -324,18 +324,18 @@ struct BulkReduce : BulkReduceWork {
   template <class Group>
   ONSTREAM_EITHER Factor factor_of(const Meeting<Group>& meeting, std::uint32_t rank) const {
     if (!Sum::scales(op)) return 0;
-    return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
+    return rank == view.rank ? factor : meeting.posted(rank, PostLl::factor);
   }
 
   // Of every address that a piece is added up from and to.
   template <class Group>
-  ONSTREAM_EITHER std::uint32_t grain_of_all(const Meeting<Group>& meeting, const Piece& piece) const {
+  ONSTREAM_EITHER std::uint32_t access_width_of_all(const Meeting<Group>& meeting, const Piece& piece) const {
     std::uint64_t all = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (has(adds, rank)) all |= source(meeting, piece, rank);
       if (has(piece.wants, rank)) all |= target(meeting, piece, rank);
     }
-    return grain_of(all);
+    return access_width_of(all);
   }
 
   // Sums of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a thread, by
@@ -411,8 +411,8 @@ struct BulkReduce : BulkReduceWork {
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         if (!has(adds, rank)) continue;
         const std::uint64_t from = source(meeting, piece, rank);
-        Pack<kBytes> pack =
-            load_pack<Group, kBytes>(reinterpret_cast<const std::byte*>(from) + place, left, grain_of(from | kData));
+        Pack<kBytes> pack = load_pack<Group, kBytes>(reinterpret_cast<const std::byte*>(from) + place, left,
+                                                     access_width_of(from | kData));
         if (Sum::scales(op)) pack = Sum::scaled(pack, factor_of(meeting, rank));
         pack = Sum::filled(pack, left);
         if (rank == 0) {
@@ -425,7 +425,7 @@ struct BulkReduce : BulkReduceWork {
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         if (!has(piece.wants, rank)) continue;
         const std::uint64_t to = target(meeting, piece, rank);
-        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to) + place, result, left, grain_of(to | kData));
+        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to) + place, result, left, access_width_of(to | kData));
       }
     }
   }

@@ -31,7 +31,7 @@ struct Tree {
     const std::uint32_t number = (rank + work.view.size - work.root) % work.view.size;
     return !work.has_child(number, 0);
   }
-  // The set of who is met in a step of the way down: children when it is this depth's turn, the parent one before.
+  // The set of who is met in a step of the way down: children when it is this depth's epoch, the parent one before.
   ONSTREAM_BODY std::uint64_t below_in(std::uint32_t step) const {
     return (step == depth ? children : 0) | (step + 1 == depth ? only(parent) : 0);
   }
@@ -43,30 +43,30 @@ struct Tree {
   struct Piece {
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t turn = 0;
+    std::uint64_t epoch = 0;
   };
   ONSTREAM_BODY std::uint64_t windows(std::uint64_t each) const { return (work.bytes + each - 1) / each; }
-  ONSTREAM_BODY Piece piece(std::uint64_t window, std::uint64_t each, std::uint64_t turn) const {
+  ONSTREAM_BODY Piece piece(std::uint64_t window, std::uint64_t each, std::uint64_t epoch) const {
     const std::uint64_t offset = window * each;
     const std::uint64_t left = work.bytes - offset;
-    return {offset, left < each ? left : each, turn};
+    return {offset, left < each ? left : each, epoch};
   }
 
   // One window on its way from the root to all: it lies in the root's `line` or, staged, in its second lot. False:
   // failed.
   template <class Group>
   ONSTREAM_CALL bool down(const Group& group, Session<Group>& session, const Meeting<Group>& meeting,
-                          const Piece& piece, PostLine line, bool staged) const {
+                          const Piece& piece, PostLl line, bool staged) const {
     for (std::uint32_t step = 0; step < steps; ++step) {
       if (!session.meet(below_in(step))) return false;
       if (step + 1 != depth) continue;
-      const PostLine which = parent == work.root ? line : PostLine::output;
+      const PostLl which = parent == work.root ? line : PostLl::output;
       const std::byte* const source =
-          staged ? work.place(group, meeting, parent, Lot::second, piece.turn)
+          staged ? work.place(group, meeting, parent, Lot::second, piece.epoch)
                  : reinterpret_cast<const std::byte*>(meeting.posted(parent, which)) + piece.offset;
       group.copy_alone(work.output + piece.offset, source, piece.bytes);
       if (!staged || children == 0) continue;
-      group.copy_alone(work.place(group, meeting, work.view.rank, Lot::second, piece.turn), source, piece.bytes);
+      group.copy_alone(work.place(group, meeting, work.view.rank, Lot::second, piece.epoch), source, piece.bytes);
     }
     return true;
   }

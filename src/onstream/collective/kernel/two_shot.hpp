@@ -1,4 +1,4 @@
-// An all_reduce by flagged lines in two shots, for sizes where sending everything to everybody takes too long: each
+// An all_reduce by LL lines in two shots, for sizes where sending everything to everybody takes too long: each
 // rank gets one part of everybody's data, sums it in the order of the ranks, and sends the sum to all.
 //
 // Nobody meets: a thread has the same unit of every part, sends it, sums its own part's, and takes the others' sums.
@@ -10,7 +10,7 @@
 namespace onstream::collective {
 
 template <class Rule>
-struct TwoShotLines : LineWork {
+struct TwoShotLl : LineWork {
   static constexpr int kUnit = line_pack_for(sizeof(typename Rule::Element));
   static constexpr std::uint64_t kUnitLines = kUnit / 8;
   using Sum = Accumulator<Rule, kUnit>;
@@ -23,7 +23,7 @@ struct TwoShotLines : LineWork {
   ONSTREAM_EITHER void operator()(const Group& group) const {
     if (this->among_few([&]<int kOthers>() { run_all<kOthers>(group); })) return;
     const Held held = begin(group);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn);
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch);
     if (!session.failed()) run(group, session, held);
     session.end();
   }
@@ -32,11 +32,11 @@ struct TwoShotLines : LineWork {
   // Among so many ranks: the number is known to the compiler.
   template <int kOthers, class Group>
   ONSTREAM_EITHER void run_all(const Group& group) const {
-    const Early turn = take_turn(group);
-    const auto ways = ways_of<kOthers, kUnit>(group, turn);
-    group.settle(turn.flags ^ ways.all());
-    group.await_earlier();
-    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    const Early epoch = take_epoch(group);
+    const auto ways = ways_of<kOthers, kUnit>(group, epoch);
+    group.settle(epoch.flags ^ ways.all());
+    group.wait_dependency();
+    Session<Group> session(group, view, {named, bytes, signature}, epoch);
     if (!session.failed() && session.may_write_to_others()) trade_all(group, session, ways);
     session.end();
   }
@@ -122,14 +122,14 @@ struct TwoShotLines : LineWork {
   ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit) const {
     const std::uint64_t place = unit * kData;
     const std::uint64_t left = place < bytes ? Sum::within(bytes - place) : 0;
-    Pack<kUnit> pack = load_pack<Group, kUnit>(input + place, left, grain);
+    Pack<kUnit> pack = load_pack<Group, kUnit>(input + place, left, access_width);
     if (Sum::scales(op)) pack = Sum::scaled(pack, factor);
     return Sum::filled(pack, left);
   }
   template <class Group>
   ONSTREAM_EITHER void store(std::uint64_t unit, const Pack<kUnit>& pack) const {
     const std::uint64_t place = unit * kData;
-    if (place < bytes) store_pack<Group, kUnit>(output + place, pack, Sum::within(bytes - place), grain);
+    if (place < bytes) store_pack<Group, kUnit>(output + place, pack, Sum::within(bytes - place), access_width);
   }
 };
 

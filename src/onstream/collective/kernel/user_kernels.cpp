@@ -12,7 +12,7 @@
 
 namespace onstream::collective {
 
-std::string OwnKernels::name() const {
+std::string UserKernels::name() const {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
                                                          &std::free);
@@ -24,7 +24,7 @@ std::string elements_of(const CollectiveCall& call) {
   return concat(call.count / call.element_bytes, " elements of ", call.element_bytes, " B by ", call.own->name());
 }
 
-CollectiveCall with_functor(CollectiveCall call, const OwnKernels& kernels, const void* functor) {
+CollectiveCall with_functor(CollectiveCall call, const UserKernels& kernels, const void* functor) {
   require(has_op(call.kind), name_of(call.kind), " reduces nothing, so it takes no reduction of your own");
   require(!call.combine && call.own == nullptr, name_of(call.kind), " has a reduction of your own already");
   require(call.count <= std::numeric_limits<std::size_t>::max() / kernels.element_bytes, name_of(call.kind), ": ",

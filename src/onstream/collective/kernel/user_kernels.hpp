@@ -26,7 +26,7 @@ struct OwnKernel {
   void (*make)(const Like& like, const void* functor, std::byte* body) = nullptr;
 };
 
-struct OwnKernels {
+struct UserKernels {
   const char* mangled;  // the functor's type
   std::size_t element_bytes;
   std::size_t functor_bytes;  // 0: it has no state
@@ -34,8 +34,8 @@ struct OwnKernels {
   int line_pack;              // bytes of a pack as it goes in lines, and how many of them are elements
   int line_data;
   std::uint64_t deal;  // BulkReduce::kDeal
-  OwnKernel<ReduceLines<BytesRule>> lines;
-  OwnKernel<TwoShotLines<BytesRule>> two_shot;  // of elements that fill packs
+  OwnKernel<ReduceLl<BytesRule>> lines;
+  OwnKernel<TwoShotLl<BytesRule>> two_shot;  // of elements that fill packs
   OwnKernel<BulkReduce<BytesRule, kNear>> bulk;
   OwnKernel<BulkReduce<BytesRule, kMostRanks>> bulk_far;  // on the host device
 
@@ -46,6 +46,6 @@ struct OwnKernels {
 std::string elements_of(const CollectiveCall& call);
 
 // What reduced_with (user_op.hpp) does.
-CollectiveCall with_functor(CollectiveCall call, const OwnKernels& kernels, const void* functor);
+CollectiveCall with_functor(CollectiveCall call, const UserKernels& kernels, const void* functor);
 
 }  // namespace onstream::collective

@@ -8,8 +8,8 @@
 
 namespace onstream::collective {
 
-EdgeChannel::EdgeChannel(Fabric& fabric, Room& room, const EdgeList& edges, std::size_t half)
-    : ground_(let_go_later(std::make_unique<Ground>())) {
+EdgeChannel::EdgeChannel(Fabric& fabric, BlockBudget& room, const EdgeList& edges, std::size_t half)
+    : ground_(release_later(std::make_unique<Ground>())) {
   const Parameters& parameters = fabric.parameters();
   require_same_parameters(fabric);
   const std::size_t size = 2 * half + 1;
@@ -24,7 +24,8 @@ EdgeChannel::EdgeChannel(Fabric& fabric, Room& room, const EdgeList& edges, std:
   ground_->shared = fabric.segment(view_.places.bytes, MemoryKind::device);
   fill_tables(fabric, edges, half);
   // Nobody writes before all have set theirs up. Ends tell each other how many blocks they have (edges.hpp).
-  room_ = room.enter(fabric, "the memory of a neighbourhood", Room::Blocks::all, {}, Room::limits_of(fabric));
+  room_ =
+      room.enter(fabric, "the memory of a neighbourhood", BlockBudget::Blocks::all, {}, BlockBudget::limits_of(fabric));
   order.ground = std::make_shared<const Kept>(Kept{ground_, room_});
   order.room = room_;
 }

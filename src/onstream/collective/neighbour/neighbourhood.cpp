@@ -19,14 +19,14 @@
 
 namespace onstream {
 
+using collective::CompiledCall;
 using collective::EdgeChannel;
 using collective::EdgeEnd;
 using collective::EdgeList;
-using collective::Launching;
+using collective::KernelLaunch;
 using collective::MoveEdges;
 using collective::Part;
 using collective::Parts;
-using collective::Prepared;
 
 namespace {
 
@@ -44,7 +44,7 @@ class Neighbourhood::Implementation {
  public:
   using Make = std::function<EdgeList(int rank)>;
 
-  Implementation(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
+  Implementation(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room, const std::vector<int>& ranks,
                  const Make& make)
       : fabric_(std::move(fabric)), device_(fabric_->device()), ranks_(ranks), runner_(fabric_) {
     const auto found = std::ranges::find(ranks, fabric_->rank());
@@ -66,7 +66,7 @@ class Neighbourhood::Implementation {
     destinations_ = ranks_of(edges_.out, ranks);
     channel_ = std::make_unique<EdgeChannel>(*fabric_, room, edges_, half_);
     if (fabric_->parameters().collective_check == "on") {
-      checking_ = let_go_later(std::make_unique<collective::EdgeChecking>(*fabric_, ranks));
+      checking_ = release_later(std::make_unique<collective::EdgeChecking>(*fabric_, ranks));
     }
   }
   ~Implementation() { runner_.let_go(std::shared_ptr<EdgeChannel>(std::move(channel_))); }
@@ -106,8 +106,8 @@ class Neighbourhood::Implementation {
       case Algorithm::automatic:
         return std::min(room, collective::most_by_lines(device_->kind(), fabric_->crowded(),
                                                         static_cast<int>(std::max<std::size_t>(1, half_))));
-      case Algorithm::lines: return room;
-      case Algorithm::direct: return 0;
+      case Algorithm::ll: return room;
+      case Algorithm::simple: return 0;
       default:
         fail(ErrorCode::invalid_argument, name_of(call.kind), ": there is no algorithm ", name_of(call.algorithm),
              " along edges; there are auto, lines and direct");
@@ -123,7 +123,7 @@ class Neighbourhood::Implementation {
             " does not exist; a neighbourhood is a channel of its own");
     Parts parts = collective::parts_of(call, edges_);
     check_buffers(call, parts);
-    require(parts.most <= small(call) || call.algorithm != Algorithm::lines, name_of(call.kind),
+    require(parts.most <= small(call) || call.algorithm != Algorithm::ll, name_of(call.kind),
             ": algorithm lines cannot: ", parts.most, " B along one edge do not fit the slots of ", small(call),
             " B (collective_bytes)");
     return parts;
@@ -140,15 +140,15 @@ class Neighbourhood::Implementation {
   // --- work ---
 
   // In the checking mode: with what the other ends call.
-  Prepared prepare_compared(const CollectiveCall& call) {
+  CompiledCall prepare_compared(const CollectiveCall& call) {
     const Parts parts = checked(call);
     if (checking_ != nullptr) checking_->check(*fabric_, call, edges_);
     return prepare(call, parts);
   }
 
   // Empty: this rank has no edges. May ask peers to map the output, and block for their answer.
-  Prepared prepare(const CollectiveCall& call, const Parts& parts) {
-    Prepared work;
+  CompiledCall prepare(const CollectiveCall& call, const Parts& parts) {
+    CompiledCall work;
     work.buffers = {call.input, call.output};
     work.add(half_ <= collective::kFewEdges ? launching<collective::kFewEdges>(call, parts)
                                             : launching<collective::kMostEdges>(call, parts));
@@ -156,7 +156,7 @@ class Neighbourhood::Implementation {
   }
 
   template <int kMost>
-  Launching launching(const CollectiveCall& call, const Parts& parts) {
+  KernelLaunch launching(const CollectiveCall& call, const Parts& parts) {
     MoveEdges<kMost> body;
     body.view = channel_->view();
     body.input = static_cast<const std::byte*>(call.input);
@@ -192,8 +192,8 @@ class Neighbourhood::Implementation {
       body.in[body.ins++] = {part.offset, part.bytes, at, static_cast<std::uint32_t>(j),
                              static_cast<std::uint32_t>(half_ + static_cast<std::size_t>(edge.place))};
     }
-    body.grain = collective::grain_of(places);
-    Launching out;
+    body.access_width = collective::access_width_of(places);
+    KernelLaunch out;
     if (body.outs == 0 && body.ins == 0) return out;
     const auto reach = kMost == collective::kFewEdges ? collective::Reach::near : collective::Reach::far;
     const std::size_t lines = std::max(body.outs * body.out_lines, body.ins * body.in_lines);
@@ -216,7 +216,7 @@ class Neighbourhood::Implementation {
       return (n + by - 1) / by;
     };
     const std::size_t for_large = up(large, parameters.collective_block_bytes);
-    const std::size_t for_lines = up(lines, parameters.collective_line_threads);
+    const std::size_t for_lines = up(lines, parameters.collective_ll_threads);
     const std::size_t blocks = std::clamp<std::size_t>(std::max(for_large, for_lines), 1, most);
     const std::size_t each = (up(lines, static_cast<std::int64_t>(blocks)) + 31) / 32 * 32;
     const std::size_t threads = large > 0 ? kMaxThreads : std::clamp<std::size_t>(each, 32, kMaxThreads);
@@ -261,14 +261,14 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
   }
 
   plan::PreparedCall prepare() const override {
-    Prepared work = home_->prepare(call_, parts_);
+    CompiledCall work = home_->prepare(call_, parts_);
     home_->channel_->room().keep(work.blocks());
     PlanOp row = row_of(work);
     return home_->runner_.for_plan(home_, home_->channel_->order, std::move(work), std::move(row));
   }
 
  private:
-  PlanOp row_of(const Prepared& work) const {
+  PlanOp row_of(const CompiledCall& work) const {
     PlanOp row;
     row.op.kind = call_.kind;
     std::size_t sent = 0;
@@ -284,7 +284,7 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
     row.why = work.empty() ? "there is nothing to do"
               : call_.algorithm != Algorithm::automatic
                   ? concat(name_of(call_.algorithm), ", as asked for")
-                  : concat(parts_.most > small ? "direct" : "lines", ", as edges of up to ", small, " B go by lines");
+                  : concat(parts_.most > small ? "simple" : "ll", ", as edges of up to ", small, " B go by lines");
     return row;
   }
 
@@ -293,13 +293,13 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
   Parts parts_;
 };
 
-Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
-                             const NeighbourGrid& grid)
+Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room,
+                             const std::vector<int>& ranks, const NeighbourGrid& grid)
     : implementation_(std::make_shared<Implementation>(std::move(fabric), room, ranks, [&](int rank) {
         return collective::edges_of_grid(grid.dims, grid.periodic, ranks, rank);
       })) {}
-Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
-                             const NeighbourGraph& graph)
+Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room,
+                             const std::vector<int>& ranks, const NeighbourGraph& graph)
     : implementation_(std::make_shared<Implementation>(std::move(fabric), room, ranks, [&](int) {
         return collective::edges_of_graph(graph.sources, graph.destinations, ranks);
       })) {}

@@ -40,17 +40,17 @@ struct Convert {
     constexpr std::uint64_t kNarrow = sizeof(typename Rule::Element);
     constexpr std::uint64_t kTimes = sizeof(float) / kNarrow;
     const std::uint64_t bytes = count * kNarrow;
-    const std::uint32_t grain =
-        grain_of(reinterpret_cast<std::uint64_t>(conversion == Conversion::to_floats ? input : output));
+    const std::uint32_t access_width =
+        access_width_of(reinterpret_cast<std::uint64_t>(conversion == Conversion::to_floats ? input : output));
     for (std::uint64_t at = first_of(group) * kBytes; at < bytes; at += step_of(group) * kBytes) {
       Adding values;
       if (conversion == Conversion::to_floats) {
-        const Pack<kBytes> pack = load_pack<Group, kBytes>(input + at, bytes - at, grain);
+        const Pack<kBytes> pack = load_pack<Group, kBytes>(input + at, bytes - at, access_width);
         values.start(op == ReduceOp::premulsum ? Adding::scaled(pack, factor) : pack);
         store_pack<Group, sizeof(Floats)>(output + kTimes * at, values.unrounded(), kTimes * (bytes - at), 16);
       } else {
         values.start_unrounded(load_pack<Group, sizeof(Floats)>(input + kTimes * at, kTimes * (bytes - at), 16));
-        store_pack<Group, kBytes>(output + at, values.finish(op, ranks), bytes - at, grain);
+        store_pack<Group, kBytes>(output + at, values.finish(op, ranks), bytes - at, access_width);
       }
     }
   }

@@ -1,5 +1,5 @@
 // What collectives by lines have in common: where slots are, how a thread sends its units and waits for others', and
-// all that it can know before its turn begins.
+// all that it can know before its epoch begins.
 #pragma once
 
 #include "onstream/collective/protocol/packs.hpp"
@@ -18,16 +18,16 @@ struct LineWork {
   std::uint64_t in_stride = 0;  // from what goes to one rank to what goes to the next; 0: all get the same
   Flow flow = Flow::all;
   std::uint32_t root = 0;
-  std::uint32_t grain = 1;
+  std::uint32_t access_width = 1;
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
   std::uint64_t signature = 0;  // call.hpp; in every flag
 
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
 
-  // A block's turn, and each rank's part.
+  // A block's epoch, and each rank's part.
   struct Held {
-    Early turn;
+    Early epoch;
     std::uint64_t parts[kAtOnce];  // as begin() was told
     std::uint64_t here;            // this rank's own
     std::uint64_t there;           // of the rank of this thread's number, see announce
@@ -35,8 +35,8 @@ struct LineWork {
 
  protected:
   template <class Group>
-  ONSTREAM_EITHER Early take_turn(const Group& group) const {
-    return Session<Group>::take_turn(group, view, signature, flow == Flow::all ? Hears::everyone : Hears::some);
+  ONSTREAM_EITHER Early take_epoch(const Group& group) const {
+    return Session<Group>::take_epoch(group, view, signature, flow == Flow::all ? Hears::everyone : Hears::some);
   }
 
   // All threads, first.
@@ -48,7 +48,7 @@ struct LineWork {
   template <class Group, class Rank>
   ONSTREAM_EITHER Held begin(const Group& group, const Rank& rank) const {
     Held held;
-    held.turn = take_turn(group);
+    held.epoch = take_epoch(group);
     ONSTREAM_UNROLL
     for (int k = 0; k < kAtOnce; ++k) {
       const auto number = static_cast<std::uint32_t>(k);
@@ -56,7 +56,7 @@ struct LineWork {
     }
     held.here = view.parts[view.rank];
     held.there = part_to_announce_to(group);
-    group.await_earlier();
+    group.wait_dependency();
     return held;
   }
 
@@ -74,7 +74,7 @@ struct LineWork {
     }
     return Session<Group>::announcement_in(view, held.here, peer);
   }
-  // Tells all others that this rank has started. `there` is looked up before the turn begins, as the thread that
+  // Tells all others that this rank has started. `there` is looked up before the epoch begins, as the thread that
   // announces may be one that waits for data.
   template <class Group>
   ONSTREAM_EITHER std::uint64_t part_to_announce_to(const Group& group) const {
@@ -123,7 +123,7 @@ struct LineWork {
 
   // --- among so many ranks that the compiler knows, all of which hear from all ---
   //
-  // Everything but the data is known before the turn begins, and stays in registers: behind that there are a load, the
+  // Everything but the data is known before the epoch begins, and stays in registers: behind that there are a load, the
   // stores, the wait and the result. The other ranks are counted in their order, without this one.
   ONSTREAM_EITHER std::uint32_t other(int k) const {
     const auto number = static_cast<std::uint32_t>(k);
@@ -176,13 +176,13 @@ struct LineWork {
     ONSTREAM_EITHER std::uint64_t all() const { return all_of(to) ^ all_of(from); }
   };
   template <int kOthers, int kBytes, class Group>
-  ONSTREAM_EITHER Ways<kOthers> ways_of(const Group& group, Early turn) const {
+  ONSTREAM_EITHER Ways<kOthers> ways_of(const Group& group, Early epoch) const {
     Ways<kOthers> ways;
     const std::uint64_t line = first_of(group) * (kBytes / 8);
-    const std::uint64_t mine = Session<Group>::slot_offset(view, turn, view.rank);
+    const std::uint64_t mine = Session<Group>::slot_offset(view, epoch, view.rank);
     ONSTREAM_UNROLL
     for (int k = 0; k < kOthers; ++k) {
-      const std::uint64_t theirs = Session<Group>::slot_offset(view, turn, other(k));
+      const std::uint64_t theirs = Session<Group>::slot_offset(view, epoch, other(k));
       ways.to[k] = reinterpret_cast<Line*>(view.parts[other(k)] + mine) + line;
       ways.from[k] = reinterpret_cast<const Line*>(view.parts[view.rank] + theirs) + line;
     }
@@ -220,7 +220,7 @@ struct LineWork {
     using One = Pack<kBytes>;
     if (in_stride == 0) {
       packs.own = plain ? *reinterpret_cast<const One*>(places.own + ahead)
-                        : load_pack<Group, kBytes>(places.own + ahead, left, grain);
+                        : load_pack<Group, kBytes>(places.own + ahead, left, access_width);
       ONSTREAM_UNROLL
       for (int k = 0; k < kOthers; ++k) packs.others[k] = packs.own;
     } else if (plain) {
@@ -230,8 +230,8 @@ struct LineWork {
     } else {
       ONSTREAM_UNROLL
       for (int k = 0; k < kOthers; ++k)
-        packs.others[k] = load_pack<Group, kBytes>(places.others[k] + ahead, left, grain);
-      packs.own = load_pack<Group, kBytes>(places.own + ahead, left, grain);
+        packs.others[k] = load_pack<Group, kBytes>(places.others[k] + ahead, left, access_width);
+      packs.own = load_pack<Group, kBytes>(places.own + ahead, left, access_width);
     }
   }
 
@@ -276,7 +276,7 @@ struct LineWork {
     if (plain) {
       *reinterpret_cast<Pack<kBytes>*>(to) = pack;
     } else {
-      store_pack<Group, kBytes>(to, pack, left, grain);
+      store_pack<Group, kBytes>(to, pack, left, access_width);
     }
   }
 

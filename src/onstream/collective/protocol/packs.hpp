@@ -1,7 +1,7 @@
-// Packs of bytes from and to memory of any alignment, and as flagged lines.
+// Packs of bytes from and to memory of any alignment, and as LL lines.
 //
-// `grain` is a power of two up to 16 that divides every address: the widest access that is allowed. A length may be
-// any.
+// `access_width` is a power of two up to 16 that divides every address: the widest access that is allowed. A length may
+// be any.
 #pragma once
 
 #include <cstring>
@@ -21,7 +21,7 @@ ONSTREAM_EITHER std::uint64_t step_of(const Group& group) {
   return static_cast<std::uint64_t>(group.blocks()) * group.size();
 }
 
-ONSTREAM_BOTH std::uint32_t grain_of(std::uint64_t addresses_and_lengths) {
+ONSTREAM_BOTH std::uint32_t access_width_of(std::uint64_t addresses_and_lengths) {
   const std::uint64_t all = addresses_and_lengths | 16;
   return static_cast<std::uint32_t>(all & (0 - all));
 }
@@ -41,17 +41,19 @@ ONSTREAM_EITHER void scatter_words(std::byte* to, std::uint64_t data, std::uint3
   }
 }
 
-// Up to 8 bytes, in the widest pieces that both the grain and the length allow.
-ONSTREAM_EITHER_CALL std::uint64_t gather_pieces(const std::byte* from, std::uint32_t bytes, std::uint32_t grain) {
-  grain = grain_of(grain | bytes);
-  if (grain >= 4) return gather_words<std::uint32_t>(from, bytes);
-  if (grain == 2) return gather_words<std::uint16_t>(from, bytes);
+// Up to 8 bytes, in the widest pieces that both the access_width and the length allow.
+ONSTREAM_EITHER_CALL std::uint64_t gather_pieces(const std::byte* from, std::uint32_t bytes,
+                                                 std::uint32_t access_width) {
+  access_width = access_width_of(access_width | bytes);
+  if (access_width >= 4) return gather_words<std::uint32_t>(from, bytes);
+  if (access_width == 2) return gather_words<std::uint16_t>(from, bytes);
   return gather_words<std::uint8_t>(from, bytes);
 }
-ONSTREAM_EITHER_CALL void scatter_pieces(std::byte* to, std::uint64_t data, std::uint32_t bytes, std::uint32_t grain) {
-  grain = grain_of(grain | bytes);
-  if (grain >= 4) return scatter_words<std::uint32_t>(to, data, bytes);
-  if (grain == 2) return scatter_words<std::uint16_t>(to, data, bytes);
+ONSTREAM_EITHER_CALL void scatter_pieces(std::byte* to, std::uint64_t data, std::uint32_t bytes,
+                                         std::uint32_t access_width) {
+  access_width = access_width_of(access_width | bytes);
+  if (access_width >= 4) return scatter_words<std::uint32_t>(to, data, bytes);
+  if (access_width == 2) return scatter_words<std::uint16_t>(to, data, bytes);
   scatter_words<std::uint8_t>(to, data, bytes);
 }
 
@@ -81,13 +83,13 @@ ONSTREAM_EITHER void store_words(Pack<16>* to, const Pack<16>& pack) {
 
 // Whether a pack is whole and may be accessed at once, on a GPU.
 template <class Group, int kBytes>
-ONSTREAM_EITHER bool is_plain(std::uint64_t left, std::uint32_t grain) {
-  return !kSerial<Group> && kBytes <= 16 && grain >= kBytes && left >= kBytes;
+ONSTREAM_EITHER bool is_plain(std::uint64_t left, std::uint32_t access_width) {
+  return !kSerial<Group> && kBytes <= 16 && access_width >= kBytes && left >= kBytes;
 }
 
 // What is beyond `left` bytes is zero.
 template <class Group, int kBytes>
-ONSTREAM_EITHER Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, std::uint32_t grain) {
+ONSTREAM_EITHER Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, std::uint32_t access_width) {
   Pack<kBytes> pack;
   if constexpr (kSerial<Group>) {
     if (left >= kBytes) {
@@ -97,17 +99,17 @@ ONSTREAM_EITHER Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left
       if (left > 0) std::memcpy(&pack, from, left);
     }
   } else {
-    if (kBytes == 16 && grain == 16 && left >= 16) {
+    if (kBytes == 16 && access_width == 16 && left >= 16) {
       return *reinterpret_cast<const Pack<kBytes>*>(from);
     }
     ONSTREAM_UNROLL
     for (int i = 0; i < kBytes / 8; ++i) {
       const std::uint64_t place = 8 * static_cast<std::uint64_t>(i);
       const std::uint64_t rest = left > place ? left - place : 0;
-      if (grain >= 8 && rest >= 8) {
+      if (access_width >= 8 && rest >= 8) {
         pack.words[i] = *reinterpret_cast<const std::uint64_t*>(from + place);
       } else {
-        pack.words[i] = gather_pieces(from + place, rest < 8 ? static_cast<std::uint32_t>(rest) : 8, grain);
+        pack.words[i] = gather_pieces(from + place, rest < 8 ? static_cast<std::uint32_t>(rest) : 8, access_width);
       }
     }
   }
@@ -115,11 +117,12 @@ ONSTREAM_EITHER Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left
 }
 
 template <class Group, int kBytes>
-ONSTREAM_EITHER void store_pack(std::byte* to, const Pack<kBytes>& pack, std::uint64_t left, std::uint32_t grain) {
+ONSTREAM_EITHER void store_pack(std::byte* to, const Pack<kBytes>& pack, std::uint64_t left,
+                                std::uint32_t access_width) {
   if constexpr (kSerial<Group>) {
     std::memcpy(to, &pack, left < kBytes ? left : kBytes);
   } else {
-    if (kBytes == 16 && grain == 16 && left >= 16) {
+    if (kBytes == 16 && access_width == 16 && left >= 16) {
       *reinterpret_cast<Pack<kBytes>*>(to) = pack;
       return;
     }
@@ -127,10 +130,10 @@ ONSTREAM_EITHER void store_pack(std::byte* to, const Pack<kBytes>& pack, std::ui
     for (int i = 0; i < kBytes / 8; ++i) {
       const std::uint64_t place = 8 * static_cast<std::uint64_t>(i);
       const std::uint64_t rest = left > place ? left - place : 0;
-      if (grain >= 8 && rest >= 8) {
+      if (access_width >= 8 && rest >= 8) {
         *reinterpret_cast<std::uint64_t*>(to + place) = pack.words[i];
       } else {
-        scatter_pieces(to + place, pack.words[i], rest < 8 ? static_cast<std::uint32_t>(rest) : 8, grain);
+        scatter_pieces(to + place, pack.words[i], rest < 8 ? static_cast<std::uint32_t>(rest) : 8, access_width);
       }
     }
   }

@@ -1,4 +1,4 @@
-// A session: one block's part in one collective, from the reading of its turn to its end.
+// A session: one block's part in one collective, from the reading of its epoch to its end.
 //
 // Every thread makes one, and all of them call end(). In between: where slots are, waits that end, and meetings of the
 // same block of all ranks.
@@ -18,21 +18,21 @@ class Session {
   // stored it, behind a fence.
   enum class Tells { data, addresses };
 
-  // All threads, first: takes this block's turn, and stores what the next collective shall find. The last warp does
-  // that, which lets the next kernel in. Then comes group.await_earlier(), and then a session.
-  ONSTREAM_EITHER static Early take_turn(const Group& group, const View& view, std::uint64_t signature, Hears hears) {
-    if (view.late != 0) group.await_earlier();
-    Turn* const turns = view.state->turns;
-    const std::uint64_t word = group.load_relaxed(&turns[group.block()].word);
+  // All threads, first: takes this block's epoch, and stores what the next collective shall find. The last warp does
+  // that, which lets the next kernel in. Then comes group.wait_dependency(), and then a session.
+  ONSTREAM_EITHER static Early take_epoch(const Group& group, const View& view, std::uint64_t signature, Hears hears) {
+    if (view.late != 0) group.wait_dependency();
+    Turn* const epochs = view.state->epochs;
+    const std::uint64_t word = group.load_relaxed(&epochs[group.block()].word);
     constexpr std::uint64_t kNever = ~std::uint64_t{0};
     group.sync_or(word == kNever);                            // every thread has read it, and not only asked for it
     constexpr int kTurns = kSerial<Group> ? 1 : kMostBlocks;  // a kernel of the host has one block
     const int first = (group.size() - 1) / kWarpThreads * kWarpThreads;
     if (is_of_last_warp(group)) {
-      const std::uint64_t next = turn_after(word, signature, hears);
+      const std::uint64_t next = epoch_after(word, signature, hears);
       const int blocks = group.blocks();
       for (int i = group.rank() - first; group.block() + i * blocks < kTurns; i += group.size() - first) {
-        group.store_relaxed(&turns[group.block() + i * blocks].word, next);
+        group.store_relaxed(&epochs[group.block() + i * blocks].word, next);
       }
       if constexpr (!kSerial<Group>) group.fence();
     }
@@ -50,14 +50,14 @@ class Session {
                           Tells tells = Tells::data, const std::uint64_t* announcement = nullptr)
       : group_(group), view_(view), name_(name), early_(early) {
     if constexpr (!kSerial<Group>) {
-      if (is_of_last_warp(group)) group.let_next_in();
+      if (is_of_last_warp(group)) group.launch_dependents();
     }
     // Pairs with announce_to. No store leaves before the branch is taken that allows it: a GPU needs no order here.
     if (announcement != nullptr) {
       looked_ = true;
       announced_ = kSerial<Group> ? group.load_acquire(announcement) : group.load_relaxed(announcement);
     }
-    was_failed_ = group.load_relaxed(&view.state->turns[group.block()].failed);
+    was_failed_ = group.load_relaxed(&view.state->epochs[group.block()].failed);
     if (tells == Tells::addresses) group.fence();
     // Its answer takes most of a microsecond; end() looks at it.
     if (watches()) running_ = group.exchange(&view.state->running, 1);
@@ -78,22 +78,22 @@ class Session {
   ONSTREAM_EITHER Line* slot(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part + slot_offset(view_, early_, from));
   }
-  ONSTREAM_EITHER static std::uint64_t slot_offset(const View& view, Early turn, std::uint32_t from) {
-    const std::uint64_t parity = epoch_after(turn.word) & 1;
+  ONSTREAM_EITHER static std::uint64_t slot_offset(const View& view, Early epoch, std::uint32_t from) {
+    const std::uint64_t parity = epoch_after(epoch.word) & 1;
     return (parity * view.size + from) * view.slot_lines * sizeof(Line);
   }
   // From the slot of one rank to that of the k-th after it, in lines.
   ONSTREAM_EITHER std::uint64_t distance(int k) const {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.slot_lines;
   }
-  // The same in slots of wide lines, and what flags them: a word, of which nothing is data.
-  ONSTREAM_EITHER Line* wide_slot(std::uint64_t part, std::uint32_t from) const {
-    return reinterpret_cast<Line*>(part + view_.places.wide) + (parity() * view_.size + from) * view_.wide_lines;
+  // The same in slots of LL128 lines, and what flags them: a word, of which nothing is data.
+  ONSTREAM_EITHER Line* ll128_slot(std::uint64_t part, std::uint32_t from) const {
+    return reinterpret_cast<Line*>(part + view_.places.wide) + (parity() * view_.size + from) * view_.ll128_lines;
   }
-  ONSTREAM_EITHER std::uint64_t wide_distance(int k) const {
-    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.wide_lines;
+  ONSTREAM_EITHER std::uint64_t ll128_distance(int k) const {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.ll128_lines;
   }
-  ONSTREAM_EITHER std::uint64_t wide_flag() const { return early_.flags; }
+  ONSTREAM_EITHER std::uint64_t ll128_flag() const { return early_.flags; }
   ONSTREAM_EITHER Line* post(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part + view_.places.posts) + (parity() * view_.size + from) * kPostLines;
   }
@@ -236,8 +236,8 @@ class Session {
  private:
   // Those that have not announced yet what allows to write to them.
   template <int kMost>
-  ONSTREAM_EITHER static std::uint64_t not_started(const Group& group, const View& view, Early turn) {
-    const std::uint64_t before = (epoch_after(turn.word) - 1) << 32;
+  ONSTREAM_EITHER static std::uint64_t not_started(const Group& group, const View& view, Early epoch) {
+    const std::uint64_t before = (epoch_after(epoch.word) - 1) << 32;
     std::uint64_t marks[kMost] = {};
     ONSTREAM_UNROLL
     for (int k = 0; k < kMost; ++k) {
@@ -343,17 +343,17 @@ class Session {
     const Group& group = self.group_;
     const std::uint64_t here = self.view_.parts[self.view_.rank];
     if (is_other_call(group.load_line(self.slot(here, peer)), self.flag())) return true;
-    const Line wide = self.view_.wide_lines == 0 ? Line{} : flags_of_wide(group, self.wide_slot(here, peer));
+    const Line wide = self.view_.ll128_lines == 0 ? Line{} : flags_of_ll128(group, self.ll128_slot(here, peer));
     if (is_other_call(wide, self.flag())) return true;
-    const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLine::call));
+    const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLl::call));
     if (has_flag(call, self.epoch_flag()) && line_data(call) >> 1 != self.signature() >> 1) return true;
     const std::uint64_t said = group.load_relaxed(self.announcement_of(peer));
     return said >> 32 == self.mark() >> 32 && said != self.mark();
   }
 
-  // Those of the first wide line of a slot, as a line has them.
-  ONSTREAM_EITHER static Line flags_of_wide(const Group& group, const Line* slot) {
-    constexpr std::uint64_t kLast = 2 * kWideLines - 1;
+  // Those of the first LL128 line of a slot, as a line has them.
+  ONSTREAM_EITHER static Line flags_of_ll128(const Group& group, const Line* slot) {
+    constexpr std::uint64_t kLast = 2 * kLl128Lines - 1;
     const std::uint64_t both = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(slot) + kLast);
     return {both << 32, both >> 32 << 32};
   }
@@ -411,7 +411,7 @@ class Session {
     State* const together[] = {view_.state, view_.kin[0], view_.kin[1]};
     for (State* const state : together) {
       if (state == nullptr) continue;
-      for (Turn& turn : state->turns) group_.store_relaxed(&turn.failed, 1);
+      for (Turn& epoch : state->epochs) group_.store_relaxed(&epoch.failed, 1);
     }
   }
 
@@ -428,11 +428,11 @@ class Session {
     if (!group.sync_or(last)) return;
     const std::uint64_t part = view.parts[view.rank];
     const std::uint64_t slots = std::uint64_t{view.size} * view.slot_lines;
-    const std::uint64_t wide = std::uint64_t{view.size} * view.wide_lines;
+    const std::uint64_t wide = std::uint64_t{view.size} * view.ll128_lines;
     const std::uint64_t posts = std::uint64_t{view.size} * kPostLines;
     for (std::uint64_t i = group.rank(); i < slots; i += group.size()) group.store_line(self.slot(part, 0) + i, {0, 0});
     for (std::uint64_t i = group.rank(); i < wide; i += group.size())
-      group.store_line(self.wide_slot(part, 0) + i, {0, 0});
+      group.store_line(self.ll128_slot(part, 0) + i, {0, 0});
     for (std::uint64_t i = group.rank(); i < posts; i += group.size()) group.store_line(self.post(part, 0) + i, {0, 0});
     if (group.rank() == 0) group.store_relaxed(&view.state->cleaned, 0);
   }

@@ -1,16 +1,16 @@
-// What the kernels of collectives share: a channel's memory, and the turns in which they use it.
+// What the kernels of collectives share: a channel's memory, and the epochs in which they use it.
 //
 // A channel is a queue: its collectives run one after the other, on every rank of the team in the same order. Each has
 // a number, the epoch, that the kernels count themselves in device memory, so that a captured launch means the same at
 // every replay. Every block has its own copy of the count and advances it (a smaller grid advances those of the absent
 // blocks too), so that no block waits for another.
 //
-// Each rank's part of the symmetric memory holds, for every rank that writes there and twice (used by turns, by the
-// parity of the epoch): a slot of flagged lines (device/kernel/ll.hpp), one of wide lines (ll128.hpp), whose flags
+// Each rank's part of the symmetric memory holds, for every rank that writes there and twice (used by epochs, by the
+// parity of the epoch): a slot of LL lines (device/kernel/ll.hpp), one of LL128 lines (ll128.hpp), whose flags
 // nothing but flags ever lies on, and a post, which says where that rank's buffers are; and once: words that tell how
 // far that rank is, and a stage for data of buffers that peers cannot address.
 //
-// Who may write a slot in epoch e? Its reader must be through with e - 2, so it must have started e - 1. If everybody
+// Who may write a slot in turn e? Its reader must be through with e - 2, so it must have started e - 1. If everybody
 // heard from everybody in e - 1, that is known. If not (a broadcast), the kernels of e - 1 announced their start, and
 // the writer of e waits for the announcement.
 //
@@ -41,16 +41,16 @@ constexpr std::uint64_t kHistory = std::uint64_t{1} << 48;
 constexpr std::uint64_t kCleanEvery = std::uint64_t{1} << 19;
 static_assert(kCleanEvery << kFlagCallBits < std::uint64_t{1} << 32, "what is cleared is older than a flag's return");
 
-constexpr std::uint64_t kStripeData = 240;  // what two wide lines carry
-constexpr std::uint64_t kWideLines = 8;     // lines of 16 bytes that are as long as a wide one
-constexpr std::uint64_t kStripeLines = 2 * kWideLines;
+constexpr std::uint64_t kStripeData = 240;  // what two LL128 lines carry
+constexpr std::uint64_t kLl128Lines = 8;    // lines of 16 bytes that are as long as a wide one
+constexpr std::uint64_t kStripeLines = 2 * kLl128Lines;
 
 // The lines of a post, see rendezvous.hpp.
-enum class PostLine : int { input, output, factor, call };
+enum class PostLl : int { input, output, factor, call };
 
 // One host thread works for all of a group.
 template <class Group>
-constexpr bool kSerial = Group::kForeign;
+constexpr bool kSerial = Group::kCrossMemory;
 
 // Of one block.
 struct Turn {
@@ -63,8 +63,8 @@ struct Turn {
 // Whether everybody hears from everybody in a collective.
 enum class Hears { everyone, some };
 
-// What a block knows of its turn before the stream's earlier work is over. That it is in memory by then, and the next
-// one's as soon as the next kernel may come, is what take_turn (session.hpp) sees to.
+// What a block knows of its epoch before the stream's earlier work is over. That it is in memory by then, and the next
+// one's as soon as the next kernel may come, is what take_epoch (session.hpp) sees to.
 struct Early {
   std::uint64_t word = 0;
   std::uint64_t signature = 0;  // of the call, and of all before it on this channel
@@ -73,14 +73,14 @@ struct Early {
 
 // A rank's own, in its device's memory.
 struct State {
-  Turn turns[kMostBlocks];
+  Turn epochs[kMostBlocks];
   std::uint64_t steps[kMostBlocks];    // meetings (Session::meet) that a block has had with the same block of all ranks
   std::uint64_t running = 0;           // not 0 while a collective of this channel runs
   std::uint64_t cleaned = 0;           // blocks that have come to the clearing
   std::uint64_t summed[kChunks] = {};  // blocks that have added up their part of a chunk (engine_sums.hpp)
 };
 
-// Of wide lines: in a slot of so many lines of 16 bytes; for so much data; and for one rank's part of a vector.
+// Of LL128 lines: in a slot of so many lines of 16 bytes; for so much data; and for one rank's part of a vector.
 ONSTREAM_BOTH std::uint64_t stripes_in(std::uint64_t lines) { return lines / kStripeLines; }
 ONSTREAM_BOTH std::uint64_t stripes_for(std::uint64_t bytes) { return (bytes + kStripeData - 1) / kStripeData; }
 ONSTREAM_BOTH std::uint64_t stripes_of_part(std::uint64_t bytes, std::uint64_t ranks) {
@@ -93,12 +93,12 @@ struct Places {
   std::uint64_t words = 0;    // of Session::meet: one a block and rank
   std::uint64_t started = 0;  // one a rank: the epoch and 32 bits of the signature
   std::uint64_t chunks = 0;   // two a rank, of engine_sums.hpp
-  std::uint64_t wide = 0;     // slots of wide lines
+  std::uint64_t wide = 0;     // slots of LL128 lines
   std::uint64_t stage = 0;
   std::uint64_t bytes = 0;  // of all
 };
 
-inline Places places_of(int size, std::uint64_t slot_lines, std::uint64_t wide_lines, std::uint64_t stage_bytes) {
+inline Places places_of(int size, std::uint64_t slot_lines, std::uint64_t ll128_lines, std::uint64_t stage_bytes) {
   const auto ranks = static_cast<std::uint64_t>(size);
   Places places;
   places.posts = 2 * ranks * slot_lines * sizeof(Line);
@@ -106,7 +106,7 @@ inline Places places_of(int size, std::uint64_t slot_lines, std::uint64_t wide_l
   places.started = places.words + kMostBlocks * ranks * sizeof(std::uint64_t);
   places.chunks = places.started + ranks * sizeof(std::uint64_t);
   places.wide = (places.chunks + 2 * ranks * sizeof(std::uint64_t) + 127) / 128 * 128;
-  places.stage = places.wide + 2 * ranks * wide_lines * sizeof(Line);
+  places.stage = places.wide + 2 * ranks * ll128_lines * sizeof(Line);
   places.bytes = places.stage + stage_bytes;
   return places;
 }
@@ -117,10 +117,10 @@ struct View {
   const std::uint64_t* parts = nullptr;  // each rank's part, as this rank addresses it
   std::uint32_t rank = 0;                // in the team
   std::uint32_t size = 1;
-  std::uint32_t slot_lines = 0;  // of one slot
-  std::uint32_t wide_lines = 0;  // of one slot of wide lines, in lines of 16 bytes: whole stripes (ll128.hpp)
+  std::uint32_t slot_lines = 0;   // of one slot
+  std::uint32_t ll128_lines = 0;  // of one slot of LL128 lines, in lines of 16 bytes: whole stripes (ll128.hpp)
   std::uint32_t channel = 0;
-  std::uint32_t late = 0;  // not 0: the turn is taken behind all earlier work of the stream (runner.cpp)
+  std::uint32_t late = 0;  // not 0: the epoch is taken behind all earlier work of the stream (runner.cpp)
   std::uint64_t stage_bytes = 0;
   Places places;
   const std::int32_t* worlds = nullptr;  // each rank's number in the world
@@ -175,13 +175,13 @@ ONSTREAM_EITHER std::uint32_t rank_after(const View& view, std::uint32_t k) {
 ONSTREAM_EITHER std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
 
 ONSTREAM_EITHER std::uint64_t epoch_after(std::uint64_t word) { return (word % kHistory >> 1) + 1; }
-// The word of a turn behind a collective.
-ONSTREAM_EITHER std::uint64_t turn_after(std::uint64_t word, std::uint64_t signature, Hears hears) {
+// The word of a epoch behind a collective.
+ONSTREAM_EITHER std::uint64_t epoch_after(std::uint64_t word, std::uint64_t signature, Hears hears) {
   const std::uint64_t history = (word / kHistory * 0x9e35 ^ signature >> 1) * kHistory;
   return history | epoch_after(word) << 1 | (hears == Hears::everyone ? 1 : 0);
 }
 
-// The 16 bits of history in a turn's word, where they get into both words of a flag.
+// The 16 bits of history in a epoch's word, where they get into both words of a flag.
 ONSTREAM_EITHER std::uint64_t history_in_flags(std::uint64_t word) {
   constexpr std::uint64_t kCall = (1u << kFlagCallBits) - 2;
   return (word >> 47 & kCall) | (word >> 52 & kCall) << 32;

@@ -16,7 +16,7 @@ struct Said {
   std::uint64_t calls;
   std::int32_t kept;
   std::int32_t is_there;
-  Room::Blocks how;
+  BlockBudget::Blocks how;
   std::int32_t unused;
 };
 
@@ -32,12 +32,12 @@ T taken(const std::string& from, std::size_t at) {
 }
 
 // Two of a rank that has its GPU alone, see docs/decisions/0012.
-bool two_alone(const Room::Wanted& wanted) {
-  return wanted.kept.size() == 2 && wanted.how == Room::Blocks::in_order && !wanted.shared;
+bool two_alone(const BlockBudget::Wanted& wanted) {
+  return wanted.kept.size() == 2 && wanted.how == BlockBudget::Blocks::in_order && !wanted.shared;
 }
 
 // What all have placed if each has so many blocks, or what it keeps.
-int sum_of(const Room::Wanted& wanted, int blocks) {
+int sum_of(const BlockBudget::Wanted& wanted, int blocks) {
   int sum = 0;
   for (const int one : wanted.kept) sum += std::max(one, blocks);
   return sum;
@@ -46,7 +46,7 @@ int sum_of(const Room::Wanted& wanted, int blocks) {
 }  // namespace
 
 // From that call on. Ranks that have let go of the part say 0 calls: what was told before still holds.
-void Room::Part::step_to(std::uint64_t from, int blocks) {
+void BlockBudget::Part::step_to(std::uint64_t from, int blocks) {
   if (steps_.empty()) return steps_.push_back({from, blocks});
   from = std::max(from, steps_.back().from);
   if (from == steps_.back().from) {
@@ -56,35 +56,35 @@ void Room::Part::step_to(std::uint64_t from, int blocks) {
   }
 }
 
-int Room::Part::blocks_of(std::uint64_t call) {
+int BlockBudget::Part::blocks_of(std::uint64_t call) {
   while (steps_.size() > 1 && steps_[1].from <= call) steps_.erase(steps_.begin());
   return steps_.front().blocks;
 }
 
-int Room::Part::of_next_call() {
+int BlockBudget::Part::of_next_call() {
   const std::lock_guard lock(*mutex_);
   return blocks_of(++calls_);
 }
 
-bool Room::Part::takes_next_call(int blocks) {
+bool BlockBudget::Part::takes_next_call(int blocks) {
   const std::lock_guard lock(*mutex_);
   if (blocks_of(calls_ + 1) != blocks) return false;
   ++calls_;
   return true;
 }
 
-void Room::Part::keep(int blocks) {
+void BlockBudget::Part::keep(int blocks) {
   const std::lock_guard lock(*mutex_);
   kept_ = std::max(kept_, blocks);
 }
 
-Room::Limits Room::limits_of(const Fabric& fabric) {
+BlockBudget::Limits BlockBudget::limits_of(const Fabric& fabric) {
   const int limit = fabric.block_limit();
   return {limit, static_cast<std::int32_t>(fabric.parameters().collective_blocks),
           limit < fabric.device()->max_blocks() / 2 ? 1 : 0, fabric.device()->kind() == DeviceKind::host ? 0 : 1};
 }
 
-int Room::share(const Wanted& wanted) {
+int BlockBudget::share(const Wanted& wanted) {
   const int alone = std::max(1, std::min(wanted.most, wanted.limit));
   if (wanted.kept.size() <= 1) return alone;
   if (two_alone(wanted)) return std::max(1, std::min(wanted.most, wanted.limit - 1));
@@ -94,11 +94,11 @@ int Room::share(const Wanted& wanted) {
   return 1;
 }
 
-bool Room::fits(const Wanted& wanted) {
+bool BlockBudget::fits(const Wanted& wanted) {
   return wanted.kept.size() <= 1 || two_alone(wanted) || sum_of(wanted, 1) <= wanted.limit;
 }
 
-void Room::warn_of(const Wanted& wanted) {
+void BlockBudget::warn_of(const Wanted& wanted) {
   if (warned_) return;
   warned_ = true;
   log(LogLevel::warn, "collectives of ", wanted.kept.size(), " channels have ", sum_of(wanted, 1),
@@ -107,8 +107,8 @@ void Room::warn_of(const Wanted& wanted) {
       "fewer channels, or make them before graphs and plans (docs/collectives.md)");
 }
 
-std::shared_ptr<Room::Part> Room::enter(Fabric& fabric, std::string_view topic, Blocks how, std::span<const int> ranks,
-                                        const Limits& limits) {
+std::shared_ptr<BlockBudget::Part> BlockBudget::enter(Fabric& fabric, std::string_view topic, Blocks how,
+                                                      std::span<const int> ranks, const Limits& limits) {
   // Making a channel waits for the device, so for what other threads' calls are part of. All ranks are through with
   // that before any keeps calls from being prepared: then only hosts wait, for hosts that are here.
   fabric.barrier(topic);

@@ -1,5 +1,5 @@
-// Room: how many thread blocks the collectives of a world take, channel by channel, so that those of all channels run
-// at once on a GPU whatever the order in which ranks start them (docs/decisions/0012).
+// BlockBudget: how many thread blocks the collectives of a world take, channel by channel, so that those of all
+// channels run at once on a GPU whatever the order in which ranks start them (docs/decisions/0012).
 //
 // A block that waits keeps a multiprocessor from all others, and each channel may have placed two kernels: one that
 // runs, and the next one of its stream. So all that the channels of a rank may have placed fits its share of the GPU.
@@ -23,11 +23,11 @@
 
 namespace onstream::collective {
 
-class Room {
+class BlockBudget {
  public:
   // How the blocks of one kernel depend on each other.
   enum class Blocks : std::int32_t {
-    // Each needs those of its own number on the other ranks (by flagged lines whichever has its units, which waits for
+    // Each needs those of its own number on the other ranks (by LL lines whichever has its units, which waits for
     // nobody before it sends them), and block 0, which may stay until all are through (engine_sums.hpp): with two
     // places a kernel gets on.
     in_order,
@@ -45,7 +45,7 @@ class Room {
     void keep(int blocks);
 
    private:
-    friend class Room;
+    friend class BlockBudget;
     struct Step {
       std::uint64_t from;  // the first call
       int blocks;

@@ -1,5 +1,5 @@
-// Spares: device memory that calls need for as long as they run. Whoever lets go of some last gives it back, and the
-// next call that it is large enough for has it: neither the system nor the peers that have mapped it hear of that.
+// ScratchPool: device memory that calls need for as long as they run. Whoever lets go of some last gives it back, and
+// the next call that it is large enough for has it: neither the system nor the peers that have mapped it hear of that.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 
 namespace onstream::collective {
 
-class Spares : public std::enable_shared_from_this<Spares> {
+class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
  public:
-  explicit Spares(std::shared_ptr<Device> device) : device_(std::move(device)) { spares_.reserve(kMost + 1); }
+  explicit ScratchPool(std::shared_ptr<Device> device) : device_(std::move(device)) { spares_.reserve(kMost + 1); }
 
   // At least so many bytes, with anything in them. The memory goes back when the pointer's last copy goes.
   std::shared_ptr<std::byte> lease(std::size_t bytes) {

@@ -20,17 +20,17 @@ namespace {
 struct Costs {
   double lines_us;
   double line_round_us = 0;  // what more rounds of lines, or more blocks, add before the bandwidth shows
-  double wide_us;
+  double ll128_us;
   double second_trip_us = 0;       // of lines, wide or not
   double second_trip_peer_us = 0;  // more for each other rank
   double bulk_us;
   double bulk_peer_us = 0;   // more for each other rank
   double line_bytes_per_us;  // of data out of one rank
-  double wide_bytes_per_us;
+  double ll128_bytes_per_us;
   double bulk_bytes_per_us;
-  double line_sums = 1;       // by lines, adding a byte takes this many times as long as moving it
-  double wide_broadcast = 1;  // by wide lines, a byte of a broadcast takes this part, as the root alone sends
-  double one_shot_bytes;      // of more than these each rank does not add up all by itself
+  double line_sums = 1;        // by lines, adding a byte takes this many times as long as moving it
+  double ll128_broadcast = 1;  // by LL128 lines, a byte of a broadcast takes this part, as the root alone sends
+  double one_shot_bytes;       // of more than these each rank does not add up all by itself
 };
 
 // Measured among four H200; on the host device between two ranks with a core each, and among three and four on two
@@ -38,34 +38,34 @@ struct Costs {
 const Costs& costs_of(DeviceKind device, bool crowded) {
   static constexpr Costs cuda{.lines_us = 2.0,
                               .line_round_us = 0.3,
-                              .wide_us = 3.3,
+                              .ll128_us = 3.3,
                               .second_trip_us = 1.3,
                               .second_trip_peer_us = 0.1,
                               .bulk_us = 7.5,
                               .line_bytes_per_us = 150e3,
-                              .wide_bytes_per_us = 300e3,
+                              .ll128_bytes_per_us = 300e3,
                               .bulk_bytes_per_us = 370e3,
                               .one_shot_bytes = 640 << 10};
   static constexpr Costs a_core_each{.lines_us = 0.33,
-                                     .wide_us = 0.45,
+                                     .ll128_us = 0.45,
                                      .second_trip_peer_us = 0.35,
                                      .bulk_us = 0.9,
                                      .bulk_peer_us = 0.4,
                                      .line_bytes_per_us = 700,
-                                     .wide_bytes_per_us = 2000,
+                                     .ll128_bytes_per_us = 2000,
                                      .bulk_bytes_per_us = 18'000,
                                      .line_sums = 2,
                                      .one_shot_bytes = kStripeData};
   static constexpr Costs crowd{.lines_us = 2.0,
-                               .wide_us = 2.5,
+                               .ll128_us = 2.5,
                                .second_trip_peer_us = 0.9,
                                .bulk_us = 2.2,
                                .bulk_peer_us = 2.0,
                                .line_bytes_per_us = 370,
-                               .wide_bytes_per_us = 1700,
+                               .ll128_bytes_per_us = 1700,
                                .bulk_bytes_per_us = 8000,
                                .line_sums = 3,
-                               .wide_broadcast = 0.5,
+                               .ll128_broadcast = 0.5,
                                .one_shot_bytes = 3 << 10};
   if (device != DeviceKind::host) return cuda;
   return crowded ? crowd : a_core_each;
@@ -84,7 +84,7 @@ double line_base(const Costs& costs, double bytes) {
 }
 
 // Of so many bytes of elements, in lines.
-std::size_t in_packs(const OwnKernels& own, std::size_t bytes) {
+std::size_t in_packs(const UserKernels& own, std::size_t bytes) {
   const auto data = static_cast<std::size_t>(own.line_data);
   return (bytes + data - 1) / data * static_cast<std::size_t>(own.line_pack);
 }
@@ -117,34 +117,34 @@ double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
          (costs.line_sums + 1) * part * (machine.size - 1) / costs.line_bytes_per_us;
 }
 
-std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
+std::string ll128_why_not(const CollectiveCall& call, const Machine& machine) {
   const bool sums = call.kind == OpKind::all_reduce || call.kind == OpKind::reduce_scatter;
   const bool moves =
       call.kind == OpKind::all_gather || call.kind == OpKind::all_to_all || call.kind == OpKind::broadcast;
   if (!sums && !moves) return "it is for all_reduce, reduce_scatter, all_gather, all_to_all and broadcast";
-  if (machine.wide_bytes == 0) {
-    return concat("there are no wide lines for ", machine.size,
-                  " ranks here: collective_wide_bytes is too small, or not ",
+  if (machine.ll128_bytes == 0) {
+    return concat("there are no LL128 lines for ", machine.size,
+                  " ranks here: collective_ll128_bytes is too small, or not ",
                   "all are GPUs of compute capability 9.0 or more that see each other and are joined by NVLink");
   }
   const std::size_t bytes = call.count * size_of(call.type);
-  const bool two_shots = wide_in_two_shots(call, machine);
-  const std::size_t room = two_shots ? machine.wide_bytes / 2 : machine.wide_bytes;
+  const bool two_shots = ll128_in_two_shots(call, machine);
+  const std::size_t room = two_shots ? machine.ll128_bytes / 2 : machine.ll128_bytes;
   const std::size_t part =
       two_shots ? stripes_of_part(bytes, static_cast<std::size_t>(machine.size)) * kStripeData : bytes;
   if (part <= room) return "";
-  return concat("parts of ", part, " B do not fit ", room, " B of a slot (collective_wide_bytes)");
+  return concat("parts of ", part, " B do not fit ", room, " B of a slot (collective_ll128_bytes)");
 }
-double wide_cost(const CollectiveCall& call, const Machine& machine) {
+double ll128_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine);
   double part = message_bytes(call);
-  double base = costs.wide_us;
-  if (call.kind == OpKind::broadcast) part *= costs.wide_broadcast;
-  if (wide_in_two_shots(call, machine)) {
+  double base = costs.ll128_us;
+  if (call.kind == OpKind::broadcast) part *= costs.ll128_broadcast;
+  if (ll128_in_two_shots(call, machine)) {
     part = 2 * part / machine.size;
     base += second_trip(costs, machine.size - 1);
   }
-  return base + part * (machine.size - 1) / costs.wide_bytes_per_us;
+  return base + part * (machine.size - 1) / costs.ll128_bytes_per_us;
 }
 
 std::string direct_why_not(const CollectiveCall& call, const Machine&) {
@@ -246,12 +246,12 @@ std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine
     const bool within = stage.among == Among::group;
     const auto size = static_cast<int>((within ? groups.within() : groups.across()).size());
     const std::size_t slots = machine.slot_bytes * static_cast<std::size_t>(machine.size / size);
-    const std::size_t wide = machine.wide_bytes * static_cast<std::size_t>(machine.size / size);
+    const std::size_t wide = machine.ll128_bytes * static_cast<std::size_t>(machine.size / size);
     const Machine part{.device = machine.device,
                        .rank = within ? groups.index : groups.group,
                        .size = size,
                        .slot_bytes = slots,
-                       .wide_bytes = wide,
+                       .ll128_bytes = wide,
                        .crowded = machine.crowded};
     out.push_back({stage.among, stage.call, part, &choose(stage.call, part)});
   }
@@ -271,10 +271,10 @@ double hierarchical_cost(const CollectiveCall& call, const Machine& machine) {
 }
 
 constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
-    {Algorithm::lines, "everything to everybody as flagged lines", lines_why_not, lines_cost},
-    {Algorithm::two_shot, "parts to their owners and sums to all, as flagged lines", two_shot_why_not, two_shot_cost},
-    {Algorithm::wide, "as lines of 128 bytes, each with one flag", wide_why_not, wide_cost},
-    {Algorithm::direct, "from buffer to buffer, or through the stage", direct_why_not, direct_cost},
+    {Algorithm::ll, "everything to everybody as LL lines", lines_why_not, lines_cost},
+    {Algorithm::two_shot, "parts to their owners and sums to all, as LL lines", two_shot_why_not, two_shot_cost},
+    {Algorithm::ll128, "as lines of 128 bytes, each with one flag", ll128_why_not, ll128_cost},
+    {Algorithm::simple, "from buffer to buffer, or through the stage", direct_why_not, direct_cost},
     {Algorithm::copy, "by the copy engine, without a kernel", copy_why_not, copy_cost,
      "its calls wait for the other ranks' hosts"},
     {Algorithm::ring, "round the ranks in both directions", ring_why_not, ring_cost,
@@ -325,13 +325,13 @@ bool asks_engine(const CollectiveCall& call, const Machine& machine) {
   return machine.device != DeviceKind::host && bytes >= least;
 }
 
-bool wide_in_two_shots(const CollectiveCall& call, const Machine& machine) {
+bool ll128_in_two_shots(const CollectiveCall& call, const Machine& machine) {
   if (call.kind != OpKind::all_reduce || machine.size < 2) return false;
   const Costs& costs = costs_of(machine);
   const double bytes = message_bytes(call);
   const double peers = machine.size - 1;
   const double more_sent = bytes * peers * (machine.size - 2) / machine.size;  // in one shot
-  return bytes > costs.one_shot_bytes || more_sent / costs.wide_bytes_per_us > second_trip(costs, machine.size - 1);
+  return bytes > costs.one_shot_bytes || more_sent / costs.ll128_bytes_per_us > second_trip(costs, machine.size - 1);
 }
 
 std::size_t most_by_lines(DeviceKind device, bool crowded, int edges) {
@@ -341,14 +341,14 @@ std::size_t most_by_lines(DeviceKind device, bool crowded, int edges) {
 }
 
 bool is_by_lines(Algorithm algorithm) {
-  return algorithm == Algorithm::lines || algorithm == Algorithm::two_shot || algorithm == Algorithm::wide;
+  return algorithm == Algorithm::ll || algorithm == Algorithm::two_shot || algorithm == Algorithm::ll128;
 }
 
 std::span<const AlgorithmRow> algorithms() { return kRows; }
 
 std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine) {
   const bool has_kernel =
-      row.algorithm == Algorithm::lines || row.algorithm == Algorithm::two_shot || row.algorithm == Algorithm::direct;
+      row.algorithm == Algorithm::ll || row.algorithm == Algorithm::two_shot || row.algorithm == Algorithm::simple;
   if (call.own != nullptr && !has_kernel) return "it has no kernel with a functor of yours";
   std::string reason = row.why_not(call, machine);
   const bool other_bits = *row.own_order != 0 && has_op(call.kind) && order_matters(call.type);
@@ -381,7 +381,7 @@ const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
 
 std::string explain(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow& chosen = choose(call, machine);
-  const bool direct = chosen.algorithm == Algorithm::direct;
+  const bool direct = chosen.algorithm == Algorithm::simple;
   const bool engine = direct && asks_engine(call, machine);
   const bool chain = direct && call.kind == OpKind::broadcast &&
                      goes_from_rank_to_rank(call.count * size_of(call.type), static_cast<std::uint64_t>(machine.size),

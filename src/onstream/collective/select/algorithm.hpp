@@ -22,7 +22,7 @@ struct Machine {
   int rank = 0;
   int size = 1;
   std::size_t slot_bytes = 0;                     // of data in one slot
-  std::size_t wide_bytes = 0;                     // of data in one slot of wide lines; 0: there are none
+  std::size_t ll128_bytes = 0;                    // of data in one slot of LL128 lines; 0: there are none
   int group = 0;                                  // ranks of a group (collective_group); 0: there are no groups
   std::uint64_t chain_bytes = ~std::uint64_t{0};  // collective_chain_bytes
   EngineUse engine = EngineUse::off;              // collective_engine
@@ -47,15 +47,15 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
 // (simple_move.hpp, engine_sums.hpp).
 bool asks_engine(const CollectiveCall& call, const Machine& machine);
 
-// Whether a call by wide lines goes in two shots: an all_reduce of so much that a second trip takes less than what each
-// rank would send, and add up, more if it added up all of it (docs/decisions/0011).
-bool wide_in_two_shots(const CollectiveCall& call, const Machine& machine);
+// Whether a call by LL128 lines goes in two shots: an all_reduce of so much that a second trip takes less than what
+// each rank would send, and add up, more if it added up all of it (docs/decisions/0011).
+bool ll128_in_two_shots(const CollectiveCall& call, const Machine& machine);
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
 std::size_t most_by_lines(DeviceKind device, bool crowded, int edges);
 
 std::span<const AlgorithmRow> algorithms();
-// Whether it moves flagged lines: then no rank needs to know where another's buffers are.
+// Whether it moves LL lines: then no rank needs to know where another's buffers are.
 bool is_by_lines(Algorithm algorithm);
 // "" or why this one cannot do the call: it never can, or not with the same bits as the others.
 std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine);

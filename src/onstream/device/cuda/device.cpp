@@ -126,7 +126,7 @@ UnderCapture under_capture(cudaStream_t stream, const Gpu& gpu) {
 using Retained = std::shared_ptr<const void>;
 void CUDART_CB let_go(void* object) {
   const std::unique_ptr<Retained> retained(static_cast<Retained*>(object));
-  Disposal::of_process().hand_over(std::move(*retained));
+  DeferredRelease::of_process().hand_over(std::move(*retained));
 }
 
 // A graph as captured, until it is made executable.

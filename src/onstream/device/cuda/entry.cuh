@@ -41,12 +41,12 @@ __global__ void __launch_bounds__(kMaxThreads, kLeastBlocks<Body>) cuda_entry(co
     body(group);
   } else if constexpr (requires { body.prepare(group); }) {
     const auto prepared = body.prepare(group);
-    group.await_earlier();
-    group.let_next_in();
+    group.wait_dependency();
+    group.launch_dependents();
     body(group, prepared);
   } else {
-    group.await_earlier();
-    group.let_next_in();
+    group.wait_dependency();
+    group.launch_dependents();
     body(group);
   }
 }

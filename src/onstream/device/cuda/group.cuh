@@ -16,7 +16,7 @@ class CudaGroup {
   static constexpr int kFlightWords = 8;  // accesses of 16 bytes that one thread has under way
 
  public:
-  static constexpr bool kForeign = false;
+  static constexpr bool kCrossMemory = false;
   static constexpr bool kStoresInOrder = false;
 
   ONSTREAM_BODY int rank() const { return static_cast<int>(threadIdx.x); }
@@ -129,10 +129,10 @@ class CudaGroup {
     asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(line), "l"(value.low), "l"(value.high) : "memory");
   }
 
-  // A warp's access of 16 bytes a thread goes by octets, each of which is one packet where it is 128 bytes in a row. By
-  // whole warps: octets that wait for each other alone would make four of every instruction.
-  ONSTREAM_BODY static Line load_octet(const Line* lines) { return load_line(lines + threadIdx.x % 8); }
-  ONSTREAM_BODY static void store_octet(Line* lines, Line mine) { store_line(lines + threadIdx.x % 8, mine); }
+  // A warp's access of 16 bytes a thread goes by subgroups, each of which is one packet where it is 128 bytes in a row.
+  // By whole warps: subgroups that wait for each other alone would make four of every instruction.
+  ONSTREAM_BODY static Line load_subgroup(const Line* lines) { return load_line(lines + threadIdx.x % 8); }
+  ONSTREAM_BODY static void store_subgroup(Line* lines, Line mine) { store_line(lines + threadIdx.x % 8, mine); }
   ONSTREAM_BODY static void sync_warp() { __syncwarp(); }
   ONSTREAM_BODY static bool any_of_warp(bool mine) { return __any_sync(~0u, mine ? 1 : 0) != 0; }
 
@@ -156,12 +156,12 @@ class CudaGroup {
     asm volatile("{ .reg .pred never; setp.eq.u64 never, %0, -1; @never nanosleep.u32 0; }" ::"l"(all));
   }
 
-  ONSTREAM_BODY static void await_earlier() {
+  ONSTREAM_BODY static void wait_dependency() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   }
-  ONSTREAM_BODY static void let_next_in() {
+  ONSTREAM_BODY static void launch_dependents() {
     __syncwarp();
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

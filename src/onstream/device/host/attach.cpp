@@ -201,8 +201,8 @@ std::string no_attach_reason() {
 
 namespace onstream {
 
-Status copy_foreign(void* destination, const void* source, std::size_t bytes) {
-  const bool writes = is_foreign(destination);
+Status copy_cross_memory(void* destination, const void* source, std::size_t bytes) {
+  const bool writes = is_remote_process(destination);
   const auto theirs = reinterpret_cast<std::uint64_t>(writes ? destination : source);
   auto* own = static_cast<std::byte*>(writes ? const_cast<void*>(source) : destination);
   host::Processes& processes = host::Processes::of_this();

@@ -21,7 +21,7 @@ bool is_list(const std::vector<Node>& nodes) {
 }  // namespace
 
 Captured::~Captured() {
-  for (auto& thing : retained) Disposal::of_process().hand_over(std::move(thing));
+  for (auto& thing : retained) DeferredRelease::of_process().hand_over(std::move(thing));
 }
 
 Graph::Graph(Captured captured) : captured_(std::move(captured)) {

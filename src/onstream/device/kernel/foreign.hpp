@@ -15,12 +15,14 @@ namespace onstream {
 
 constexpr int kForeignShift = 48;
 
-inline bool is_foreign(std::uint64_t address) { return address >> 63 != 0; }
-inline bool is_foreign(const void* address) { return is_foreign(reinterpret_cast<std::uint64_t>(address)); }
+inline bool is_remote_process(std::uint64_t address) { return address >> 63 != 0; }
+inline bool is_remote_process(const void* address) {
+  return is_remote_process(reinterpret_cast<std::uint64_t>(address));
+}
 
 // Copies between own and foreign memory; at most one of both is foreign. ok; unmapped if either is not mapped (the log
 // says what the system said); aborted if the process is gone. Where the system refuses, as the relay says (relay.hpp).
 // Never faults.
-Status copy_foreign(void* destination, const void* source, std::size_t bytes);
+Status copy_cross_memory(void* destination, const void* source, std::size_t bytes);
 
 }  // namespace onstream

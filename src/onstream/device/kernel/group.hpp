@@ -13,18 +13,20 @@
 //     with the old value; relaxed at least
 //   add, exchange, compare_swap   atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
 //   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
-//   store_octet(lines, mine), load_octet(lines)   of aligned 128 bytes, each of an octet - eight neighbouring threads,
+//   store_subgroup(lines, mine), load_subgroup(lines)   of aligned 128 bytes, each of an subgroup - eight neighbouring
+//   threads,
 //     all of which come here - its own 16, in one access: who sees one of them sees all, where
 //     Device::whole_lines_to says so. Behind sync_warp() or any_of_warp(): what branched before may still be apart
 //   sync_warp(), any_of_warp(bool)   all threads of this warp come together; whether any says so. The host's group is
-//     its own warp, and has no octets
+//     its own warp, and has no subgroups
 //   store_beside(word, value, data)   stores both words of an aligned 16 bytes: who sees the value in `word` sees the
 //     data in the other one too
 //   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
 //   fence_all()   sequentially consistent, system-wide: of two that store, fence and load what the other stores, one
 //     sees the other
-//   await_earlier()   all that the stream did before is over, and seen
-//   let_next_in()     of a warp: the stream's next kernel may take its place, and wait likewise. The first warp of a
+//   wait_dependency()   all that the stream did before is over, and seen
+//   launch_dependents()     of a warp: the stream's next kernel may take its place, and wait likewise. The first warp
+//   of a
 //     block that says so speaks for the block
 //   early(value)   the word or address, computed here and not where it is used, which a compiler may put behind a wait
 //   settle(all)    what this is made of, by exclusive or, is computed before what comes next; of addresses and words
@@ -34,9 +36,9 @@
 //   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
 //   copy_twice(destination, other, source, bytes)   the same to two places
 //
-// The host's group alone has carry(), which copies where an address may be foreign and says how that went (kForeign),
-// and stores lines that are seen in the order in which it stores them (kStoresInOrder).
-// It has one thread; pause() yields early and then sleeps, so that many ranks share few cores.
+// The host's group alone has carry(), which copies where an address may be foreign and says how that went
+// (kCrossMemory), and stores lines that are seen in the order in which it stores them (kStoresInOrder). It has one
+// thread; pause() yields early and then sleeps, so that many ranks share few cores.
 #pragma once
 
 #include <sched.h>
@@ -92,7 +94,7 @@ class HostGroup {
   HostGroup(int block, int blocks) : block_(block), blocks_(blocks) {}
 
   // Whether addresses may be foreign (foreign.hpp): then only carry() copies, and a copy may fail.
-  static constexpr bool kForeign = true;
+  static constexpr bool kCrossMemory = true;
   static constexpr bool kStoresInOrder = true;
 
   int rank() const { return 0; }
@@ -203,8 +205,8 @@ class HostGroup {
 
   static void settle(std::uint64_t) {}
 
-  static void await_earlier() {}  // a stream of the host is one thread
-  static void let_next_in() {}
+  static void wait_dependency() {}  // a stream of the host is one thread
+  static void launch_dependents() {}
 
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
   static void fence_all() { std::atomic_thread_fence(std::memory_order_seq_cst); }
@@ -253,7 +255,8 @@ class HostGroup {
     copy_alone(other, source, bytes);
   }
   static Status carry(void* destination, const void* source, std::size_t bytes) {
-    if (is_foreign(destination) || is_foreign(source)) return copy_foreign(destination, source, bytes);
+    if (is_remote_process(destination) || is_remote_process(source))
+      return copy_cross_memory(destination, source, bytes);
     std::memcpy(destination, source, bytes);
     return Status::ok;
   }

@@ -1,4 +1,4 @@
-// Disposal: lets go of things whose release may wait for running kernels (docs/decisions/0005), or must wait for
+// DeferredRelease: lets go of things whose release may wait for running kernels (docs/decisions/0005), or must wait for
 // events, in a thread of its own.
 //
 // hand_over() never blocks. The destructor waits until all is released. The process has one that is never destroyed:
@@ -27,12 +27,12 @@
 
 namespace onstream {
 
-class Disposal {
+class DeferredRelease {
  public:
   using Events = std::vector<std::shared_ptr<Event>>;
 
-  Disposal() = default;
-  ~Disposal() {
+  DeferredRelease() = default;
+  ~DeferredRelease() {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -40,16 +40,16 @@ class Disposal {
     news_.notify_one();
     if (thread_.joinable()) thread_.join();
   }
-  Disposal(const Disposal&) = delete;
-  Disposal& operator=(const Disposal&) = delete;
+  DeferredRelease(const DeferredRelease&) = delete;
+  DeferredRelease& operator=(const DeferredRelease&) = delete;
 
   // A forked child has one of its own: the thread, and what was handed over, stay with its parent.
-  static Disposal& of_process() {
-    static std::atomic<Disposal*> current = new Disposal;
+  static DeferredRelease& of_process() {
+    static std::atomic<DeferredRelease*> current = new DeferredRelease;
     static const AtEnd at_end;
-    Disposal* it = current.load(std::memory_order_acquire);  // pairs with the exchange
+    DeferredRelease* it = current.load(std::memory_order_acquire);  // pairs with the exchange
     if (it->owner_ == ::getpid()) return *it;
-    auto own = std::make_unique<Disposal>();
+    auto own = std::make_unique<DeferredRelease>();
     return current.compare_exchange_strong(it, own.get(), std::memory_order_acq_rel) ? *own.release() : *it;
   }
 
@@ -57,11 +57,11 @@ class Disposal {
   // who enqueues a wait for what its own process has still to launch or store: a release that waits for that wait would
   // keep every launch back (docs/decisions/0005). Blocks while something is being released.
   static std::shared_ptr<const void> hold() {
-    Disposal& process = of_process();
+    DeferredRelease& process = of_process();
     std::unique_lock lock(process.mutex_);
     process.released_.wait(lock, [&] { return process.releasing_ == 0; });
     ++process.holds_;
-    return {&process, [](Disposal* held) {
+    return {&process, [](DeferredRelease* held) {
               const std::lock_guard guard(held->mutex_);
               --held->holds_;
             }};
@@ -109,7 +109,7 @@ class Disposal {
 
   // Unless somebody holds everything back.
   static bool release(Entry& entry, bool whoever_holds) {
-    Disposal& process = of_process();
+    DeferredRelease& process = of_process();
     {
       const std::lock_guard lock(process.mutex_);
       if (process.holds_ > 0 && !whoever_holds) return false;
@@ -161,9 +161,9 @@ class Disposal {
 // Shared, and let go by the process's disposal: for what may hold registered memory, as freeing that waits for every
 // kernel of the process.
 template <class Thing>
-std::shared_ptr<Thing> let_go_later(std::unique_ptr<Thing> thing) {
+std::shared_ptr<Thing> release_later(std::unique_ptr<Thing> thing) {
   return std::shared_ptr<Thing>(thing.release(), [](Thing* gone) {
-    Disposal::of_process().hand_over(std::shared_ptr<const void>(std::shared_ptr<Thing>(gone)));
+    DeferredRelease::of_process().hand_over(std::shared_ptr<const void>(std::shared_ptr<Thing>(gone)));
   });
 }
 

@@ -1,16 +1,17 @@
-// LastTurn: which kernel took the newest turn of an order - of a channel's collectives, of a team's barriers - for the
-// next one, which takes its turn before that one has ended (docs/decisions/0015) where nothing else can come between.
+// LastEpoch: which kernel took the newest epoch of an order - of a channel's collectives, of a team's barriers - for
+// the next one, which takes its epoch before that one has ended (docs/decisions/0015) where nothing else can come
+// between.
 #pragma once
 
 #include "onstream/device/device.hpp"
 
 namespace onstream {
 
-class LastTurn {
+class LastEpoch {
  public:
   // Before the next one is enqueued: whether nothing of ours lies between the newest one and it. A kernel of ours in
   // between may wait for what comes behind another one of the order, on another stream or GPU, and lets the next kernel
-  // in meanwhile: that one then takes its turn late. A kernel of the program lets nobody in before it has ended.
+  // in meanwhile: that one then takes its epoch late. A kernel of the program lets nobody in before it has ended.
   bool is_in_front(const Device& device, Stream stream, bool captured) {
     before_ = device.behind(stream, captured);
     return known_ && stream_.handle == stream.handle && !before_.joins && before_.launches == behind_.launches &&

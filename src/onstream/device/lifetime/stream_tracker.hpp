@@ -1,4 +1,5 @@
-// Uses: how far each stream has work of one owner, so that its end can wait for that work, or be put off until then.
+// StreamTracker: how far each stream has work of one owner, so that its end can wait for that work, or be put off until
+// then.
 //
 // One event a stream, behind the newest op. What is captured is no use yet, nor are replays: a graph keeps alive what
 // it needs by itself (Device::retain). None of it is a forked child's. Thread-safe.
@@ -25,9 +26,9 @@
 
 namespace onstream {
 
-class Uses {
+class StreamTracker {
  public:
-  explicit Uses(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  explicit StreamTracker(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   // After an op was enqueued. The point behind it; null inside a capture.
   std::shared_ptr<Event> note(Stream stream) {
@@ -38,7 +39,7 @@ class Uses {
   }
 
   // The same for an op that another owner has a part in: one point for both.
-  std::shared_ptr<Event> note(Stream stream, Uses& other) {
+  std::shared_ptr<Event> note(Stream stream, StreamTracker& other) {
     const std::uint64_t number = other.take_number();
     std::shared_ptr<Event> event = note(stream);
     if (event != nullptr) other.keep(stream, {number, event});

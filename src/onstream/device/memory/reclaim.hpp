@@ -19,7 +19,7 @@ inline std::shared_ptr<Memory> allocate_in_time(Device& device, std::size_t byte
     if (error.code() != ErrorCode::system) throw;
   }
   constexpr double kLimitS = 10;
-  static_cast<void>(Disposal::of_process().finish(kLimitS));
+  static_cast<void>(DeferredRelease::of_process().finish(kLimitS));
   return device.allocate(bytes, kind);
 }
 

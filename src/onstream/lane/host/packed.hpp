@@ -1,9 +1,9 @@
 // Packed messages: how the host device carries more than a few words in a lane's ring.
 //
-// Half of a flagged line is flags, and between two cores every cache line of the ring costs its trip. The host's stores
+// Half of an LL line is flags, and between two cores every cache line of the ring costs its trip. The host's stores
 // are seen in the order in which they are made, so there the header, stored last, proves all of its message: 48 bytes
 // in its own unit and 56 in each further one. The first word of every unit is a flag in every lap all the same, and
-// a line's is stored last and loaded first, so nothing that a message carries can be taken for a header. Flagged lines
+// a line's is stored last and loaded first, so nothing that a message carries can be taken for a header. LL lines
 // of a later lap may lie where any bytes were; so on the host their header is stored last, too.
 #pragma once
 

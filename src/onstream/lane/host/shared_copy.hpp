@@ -70,7 +70,7 @@ inline Status carry(const Group& group, const WaitView& wait, void* destination,
 // Why the receiver refused message `number`. The sender's.
 template <class Group>
 ONSTREAM_BODY Status why_refused(const Group& group, const View& view, std::uint64_t number) {
-  if constexpr (Group::kForeign) {
+  if constexpr (Group::kCrossMemory) {
     const Status why = refusal_of(group, refusals_of(view.acks, view.receives), number).why;
     if (why == Status::unmapped) return why;
   }
@@ -122,7 +122,7 @@ class Sharing {
 
   template <class Group>
   bool has_unclaimed(const Group& group) const {
-    return group.load_acquire(&share_->claim) - first_claim() < count_;  // pairs with Lender::open
+    return group.load_acquire(&share_->claim) - first_claim() < count_;  // pairs with CopySender::open
   }
 
   // Chunks that are the caller's now.
@@ -171,7 +171,7 @@ class Sharing {
   // is gone, and the message stays as it is.
   template <class Group>
   Status carry_next(const Group& group, std::byte* destination, const std::byte* source) const {
-    const bool calls = is_foreign(destination) || is_foreign(source);
+    const bool calls = is_remote_process(destination) || is_remote_process(source);
     const Claim mine = claim(group, calls ? call_chunks() : 1);
     if (mine.chunks == 0) return Status::ok;
     const std::uint64_t offset = offset_of(mine);

@@ -6,16 +6,16 @@
 namespace onstream::lane {
 
 // One message of the peer's.
-class Taker : public Sharing {
+class CopyReceiver : public Sharing {
  public:
-  Taker(const WaitView& wait, const View& view, std::uint64_t number, std::uint64_t bytes)
+  CopyReceiver(const WaitView& wait, const View& view, std::uint64_t number, std::uint64_t bytes)
       : Sharing(wait, view, view.peer_acks, number, bytes), view_(view) {}
 
   // Works and waits until the message has ended. Where the sender can copy plainly, as it was offered the place, and
   // this side cannot, the sender is given time first.
   template <class Group>
   Status take(const Group& group, std::byte* destination, const std::byte* source, bool offered) {
-    const bool is_left = offered && is_foreign(source);
+    const bool is_left = offered && is_remote_process(source);
     Helper helper(wait_, view_);
     Status status = Status::ok;
     for (Step step = Step::none; status == Status::ok && step != Step::end;) {

@@ -1,4 +1,4 @@
-// The sender's side of a shared copy (shared_copy.hpp): Lender, and Helper, which lends a hand now and then. Host
+// The sender's side of a shared copy (shared_copy.hpp): CopySender, and Helper, which lends a hand now and then. Host
 // device only. Who waits, waits with the world's deadline.
 #pragma once
 
@@ -7,9 +7,9 @@
 namespace onstream::lane {
 
 // One message of this rank's.
-class Lender : public Sharing {
+class CopySender : public Sharing {
  public:
-  Lender(const WaitView& wait, const View& view, std::uint64_t number, std::uint64_t bytes)
+  CopySender(const WaitView& wait, const View& view, std::uint64_t number, std::uint64_t bytes)
       : Sharing(wait, view, view.acks, number, bytes), view_(&view) {}
 
   // Whether the message's place is free: the last message in it has ended.
@@ -43,11 +43,11 @@ class Lender : public Sharing {
   template <class Group>
   Status lend(const Group& group, Reach reach) {
     const auto* source = source_at(group);
-    bool more = find(group) && (reach == Reach::all || !is_foreign(destination_));
+    bool more = find(group) && (reach == Reach::all || !is_remote_process(destination_));
     while (more && has_unclaimed(group)) {
       const Status status = carry_next(group, destination_, source);
       if (status != Status::ok) return status;
-      more = !is_foreign(destination_);
+      more = !is_remote_process(destination_);
     }
     return Status::ok;
   }
@@ -97,7 +97,7 @@ class Lender : public Sharing {
   // Whether the receiver copies this plainly where this side would call the system.
   template <class Group>
   bool is_left(const Group& group) const {
-    return is_foreign(destination_) && !is_foreign(group.load_relaxed(&share_->peer_source));
+    return is_remote_process(destination_) && !is_remote_process(group.load_relaxed(&share_->peer_source));
   }
 
   template <class Group>
@@ -134,19 +134,19 @@ class Helper {
     std::uint64_t oldest = 0;
     for (std::uint64_t place = 0; place < view_.receives; ++place) {
       const Share* share = share_of(view_, view_.acks, place);
-      const std::uint64_t serves = group.load_acquire(&share->claim) >> kShareShift;  // pairs with Lender::open
+      const std::uint64_t serves = group.load_acquire(&share->claim) >> kShareShift;  // pairs with CopySender::open
       if (serves == 0 || (oldest != 0 && serves > oldest)) continue;
-      if (Lender(wait_, view_, serves - 1, group.load_acquire(&share->bytes)).has_work(group)) oldest = serves;
+      if (CopySender(wait_, view_, serves - 1, group.load_acquire(&share->bytes)).has_work(group)) oldest = serves;
     }
     if (oldest == 0) return;
     const std::uint64_t bytes = group.load_acquire(&share_of(view_, view_.acks, oldest - 1)->bytes);
-    lender_ = Lender(wait_, view_, oldest - 1, bytes);
+    lender_ = CopySender(wait_, view_, oldest - 1, bytes);
     lends_ = true;
   }
 
   WaitView wait_;
   const View& view_;
-  Lender lender_;
+  CopySender lender_;
   bool lends_ = false;
   int looks_ = 0;
 };

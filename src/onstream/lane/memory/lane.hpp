@@ -119,7 +119,7 @@ constexpr std::uint64_t kOwed = std::uint64_t{1} << 63;
 
 // How the blocks of a receiving op share a large fetch: the first block finds the work, the others do their part of it.
 // A job is run * 256 + its number within the op; kDismissed ends the op. Advances by itself, so it survives replay.
-struct alignas(64) Crew {
+struct alignas(64) BlockTeam {
   std::uint64_t run = 0;
   std::uint64_t job = 0;
   std::uint64_t destination = 0;
@@ -160,7 +160,7 @@ struct View {
   std::uint64_t* acks = nullptr;
   std::uint64_t* peer_acks = nullptr;
   Posted* posted = nullptr;
-  Crew* crew = nullptr;  // of ordered receives
+  BlockTeam* crew = nullptr;  // of ordered receives
   std::int32_t peer = 0;
   std::int32_t lane = 0;
 };

@@ -20,7 +20,7 @@ template <class Group>
 ONSTREAM_CALL void note_refusal(const Group& group, std::uint64_t* refusals, std::uint64_t number, Status why,
                                 std::uint64_t room) {
   std::uint64_t before = 0;
-  if constexpr (Group::kForeign) {
+  if constexpr (Group::kCrossMemory) {
     before = group.add(refusals, 1);
   } else {  // an atomic across PCIe is none
     before = group.load_relaxed(refusals);

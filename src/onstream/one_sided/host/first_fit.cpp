@@ -6,7 +6,7 @@ namespace onstream {
 
 namespace {
 
-// At least one grain; nothing where the sum does not fit a size.
+// At least one access_width; nothing where the sum does not fit a size.
 std::optional<std::size_t> rounded(std::size_t bytes) {
   if (bytes > ~std::size_t{0} - FirstFit::kGrain) return std::nullopt;
   return std::max((bytes + FirstFit::kGrain - 1) / FirstFit::kGrain, std::size_t{1}) * FirstFit::kGrain;

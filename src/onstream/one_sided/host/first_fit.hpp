@@ -18,7 +18,7 @@ class FirstFit {
   explicit FirstFit(std::size_t bytes);
 
   // Offset of a piece whose offset is a multiple of `alignment` (a power of two); nothing if none is large enough.
-  // Pieces of 0 B get one grain: every piece has an offset of its own.
+  // Pieces of 0 B get one access_width: every piece has an offset of its own.
   std::optional<std::size_t> allocate(std::size_t bytes, std::size_t alignment = kGrain);
   // False if no piece begins there.
   bool free(std::size_t offset);

@@ -17,7 +17,7 @@ struct Barrier {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    if (late != 0) group.await_earlier();
+    if (late != 0) group.wait_dependency();
     const std::uint64_t mine = group.load_relaxed(team.number) + 1;
     group.sync_or(mine == 0);  // every thread has read it, and not only asked for it
     const bool lets_in = is_of_last_warp(group);
@@ -27,8 +27,8 @@ struct Barrier {
     }
     std::uint64_t* const first = team.first_flag(group);
     group.settle(mine ^ reinterpret_cast<std::uint64_t>(first));
-    group.await_earlier();
-    if (lets_in) group.let_next_in();
+    group.wait_dependency();
+    if (lets_in) group.launch_dependents();
     if (first != nullptr) group.fence();  // what earlier work stored comes before the flags
     (void)team.meet(group, mine, first);  // what does not end well has left a fault
   }
@@ -41,12 +41,12 @@ struct Walk {
   std::byte* to;
   std::byte* from;
   std::uint64_t bytes;
-  std::uint32_t grain;
+  std::uint32_t access_width;
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    copy_part(group, {to, &to_layout}, {from, &from_layout}, bytes, grain, static_cast<std::uint32_t>(group.block()),
-              static_cast<std::uint32_t>(group.blocks()));
+    copy_part(group, {to, &to_layout}, {from, &from_layout}, bytes, access_width,
+              static_cast<std::uint32_t>(group.block()), static_cast<std::uint32_t>(group.blocks()));
     group.fence();
   }
 };

@@ -18,7 +18,7 @@ struct Refusal {
   std::string story;
 };
 
-std::string errand_text(const Errand& request, std::size_t bytes) {
+std::string errand_text(const ProxyRequest& request, std::size_t bytes) {
   switch (work_of(request.work)) {
     case Work::put: return concat("a put of ", bytes, " B");
     case Work::get: return concat("a get of ", bytes, " B");
@@ -39,30 +39,30 @@ std::string lent_name(LentId id, std::uint64_t address, int owner) {
 
 }  // namespace
 
-Helper::Helper(Fabric& fabric, std::shared_ptr<Lent> lent)
+Proxy::Proxy(Fabric& fabric, std::shared_ptr<Lent> lent)
     : fabric_(fabric),
       device_(fabric.device()),
       lent_(std::move(lent)),
       chunk_bytes_((static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes) + kLine - 1) / kLine * kLine),
-      slot_bytes_(sizeof(Errand) + chunk_bytes_),
+      slot_bytes_(sizeof(ProxyRequest) + chunk_bytes_),
       slots_(fabric.segment(kSlots * slot_bytes_ * static_cast<std::size_t>(fabric.size()), MemoryKind::pinned)),
       locks_(device_->allocate(sizeof(std::uint64_t) * static_cast<std::size_t>(fabric.size()), MemoryKind::device)),
       stream_(device_->create_stream()),
       thread_(quiet_thread([this] { serve(); })) {}
 
-Helper::~Helper() {
+Proxy::~Proxy() {
   stopping_.store(true, std::memory_order_relaxed);
   thread_.join();
   let_go_of(*device_, stream_);
 }
 
-Errand* Helper::slot(int peer, std::size_t number) const {
+ProxyRequest* Proxy::slot(int peer, std::size_t number) const {
   const std::size_t before = kSlots * static_cast<std::size_t>(fabric_.rank()) + number;
-  return reinterpret_cast<Errand*>(slots_->peer(peer) + slot_bytes_ * before);
+  return reinterpret_cast<ProxyRequest*>(slots_->peer(peer) + slot_bytes_ * before);
 }
 
 // Looks without rest for a moment after each request, then every 50 us (HostGroup::pause).
-void Helper::serve() {
+void Proxy::serve() {
   constexpr std::uint32_t kSpins = 256;
   try {
     for (std::uint32_t idle = 0; !stopping_.load(std::memory_order_relaxed); ++idle) {
@@ -76,22 +76,22 @@ void Helper::serve() {
   }
 }
 
-bool Helper::look() {
+bool Proxy::look() {
   bool worked = false;
   const std::size_t slots = kSlots * static_cast<std::size_t>(fabric_.size());
   for (std::size_t slot = 0; slot < slots; ++slot) {
     std::byte* own = slots_->local() + slot_bytes_ * slot;
-    auto& request = *reinterpret_cast<Errand*>(own);
+    auto& request = *reinterpret_cast<ProxyRequest*>(own);
     if (HostGroup::load_acquire(&request.work) == static_cast<std::uint64_t>(Work::none)) continue;
-    perform(static_cast<int>(slot / kSlots), request, own + sizeof(Errand));
+    perform(static_cast<int>(slot / kSlots), request, own + sizeof(ProxyRequest));
     HostGroup::store_release(&request.work, static_cast<std::uint64_t>(Work::none));  // pairs with the asker's wait
     worked = true;
   }
   return worked;
 }
 
-void Helper::perform(int asker, const Errand& request, std::byte* data) {
-  const Errand whole = request;  // as it was checked
+void Proxy::perform(int asker, const ProxyRequest& request, std::byte* data) {
+  const ProxyRequest whole = request;  // as it was checked
   const std::size_t bytes = [&] {
     try {
       return checked(whole);
@@ -108,7 +108,7 @@ void Helper::perform(int asker, const Errand& request, std::byte* data) {
                        lent_name(id, whole.address, fabric_.rank()), ", ", missing)};
 }
 
-std::size_t Helper::checked(const Errand& request) const {
+std::size_t Proxy::checked(const ProxyRequest& request) const {
   const auto word = [&](std::size_t width) {
     require(width == 4 || width == 8, "a word of ", width, " B");
     require(request.address % width == 0, "a word of ", width, " B at ",
@@ -131,7 +131,7 @@ std::size_t Helper::checked(const Errand& request) const {
   fail(ErrorCode::invalid_argument, "work ", static_cast<std::uint64_t>(work_of(request.work)));
 }
 
-void Helper::touch(const Errand& request, std::byte* data, Lent::Where where) {
+void Proxy::touch(const ProxyRequest& request, std::byte* data, Lent::Where where) {
   auto* const there = reinterpret_cast<void*>(request.address);
   const Work work = work_of(request.work);
   if (work == Work::put) return move(there, data, request.bytes, where);
@@ -140,7 +140,7 @@ void Helper::touch(const Errand& request, std::byte* data, Lent::Where where) {
 }
 
 // Words in a GPU's memory are changed by a kernel: the CPU cannot, and its atomics would not be theirs.
-void Helper::change(const Errand& request, std::byte* data, Lent::Where where) {
+void Proxy::change(const ProxyRequest& request, std::byte* data, Lent::Where where) {
   const Work work = work_of(request.work);
   Step step;
   step.target = request.address;
@@ -162,7 +162,7 @@ void Helper::change(const Errand& request, std::byte* data, Lent::Where where) {
   device_->synchronize(stream_);
 }
 
-void Helper::move(void* destination, const void* source, std::size_t bytes, Lent::Where where) {
+void Proxy::move(void* destination, const void* source, std::size_t bytes, Lent::Where where) {
   const auto whole_word = [&](std::size_t width) {
     return bytes == width && (reinterpret_cast<std::uintptr_t>(destination) % width) == 0;
   };

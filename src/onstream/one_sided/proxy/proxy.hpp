@@ -1,11 +1,11 @@
-// Helper: a thread of each rank that moves bytes for peers whose kernels cannot address its memory.
+// Proxy: a thread of each rank that moves bytes for peers whose kernels cannot address its memory.
 //
 // Every ordered pair of ranks has two slots in pinned memory of the target: the asking rank claims both, leaves its
 // request and the bytes in one, and sets `work`; the target's thread does it and clears `work`, which is both the
 // receipt and the slot free again. What has several chunks claims the slots for each two, and takes them in turn, so
 // that the asking rank copies one while the target's thread copies the other. Nothing counts, so a captured request
 // means the same at every replay. A rank's own lock, held for no longer than such a claim, keeps its streams from using
-// a peer's slots at once. The thread runs while the Helper lives.
+// a peer's slots at once. The thread runs while the Proxy lives.
 //
 // It touches what the target has lent (lent_memory.hpp) and nothing else: any other request fails the world with who
 // asked for what of whom, is not answered, and is the last that the thread looks at.
@@ -27,7 +27,7 @@ namespace onstream::one_sided {
 enum class Work : std::uint64_t { none = 0, put, get, store, add, atomic };
 
 // Written by the asking rank; `work` last, and cleared by the target.
-struct alignas(64) Errand {
+struct alignas(64) ProxyRequest {
   std::uint64_t work = 0;     // asked() for
   std::uint64_t address = 0;  // in the target's address space
   std::uint64_t bytes = 0;    // of a put or get; the width of a store or add; packed() of an atomic
@@ -44,15 +44,15 @@ constexpr std::uint64_t packed(AtomicOp op, std::size_t width) { return static_c
 constexpr AtomicOp op_of(std::uint64_t packed) { return static_cast<AtomicOp>(packed >> 8); }
 constexpr std::uint8_t width_of(std::uint64_t packed) { return static_cast<std::uint8_t>(packed); }
 
-class Helper {
+class Proxy {
  public:
-  Helper(Fabric& fabric, std::shared_ptr<Lent> lent);  // collective
-  ~Helper();
+  Proxy(Fabric& fabric, std::shared_ptr<Lent> lent);  // collective
+  ~Proxy();
 
   static constexpr std::size_t kSlots = 2;
 
   // Where this rank asks `peer`, and where the bytes go.
-  Errand* slot(int peer, std::size_t number = 0) const;
+  ProxyRequest* slot(int peer, std::size_t number = 0) const;
   std::byte* data(int peer, std::size_t number = 0) const {
     return reinterpret_cast<std::byte*>(slot(peer, number) + 1);
   }
@@ -66,11 +66,11 @@ class Helper {
   std::uint64_t* locks_of_peers() const { return reinterpret_cast<std::uint64_t*>(locks_->data()); }
   void serve();
   bool look();
-  void perform(int asker, const Errand& request, std::byte* data);
+  void perform(int asker, const ProxyRequest& request, std::byte* data);
   // Throws what is wrong with a request that no rank of this library makes. Gives the bytes that it touches.
-  std::size_t checked(const Errand& request) const;
-  void touch(const Errand& request, std::byte* data, Lent::Where where);
-  void change(const Errand& request, std::byte* data, Lent::Where where);
+  std::size_t checked(const ProxyRequest& request) const;
+  void touch(const ProxyRequest& request, std::byte* data, Lent::Where where);
+  void change(const ProxyRequest& request, std::byte* data, Lent::Where where);
   void move(void* destination, const void* source, std::size_t bytes, Lent::Where where);
 
   Fabric& fabric_;

@@ -9,7 +9,7 @@
 
 namespace onstream {
 
-using one_sided::Helper;
+using one_sided::Proxy;
 using one_sided::Step;
 using one_sided::StepKind;
 using one_sided::wait_step;
@@ -45,8 +45,8 @@ bool lie_together(const Step& copy, const Step& store) {
 // Calls claim(begin, end) for each kSlots chunks. One claim for all would keep other streams waiting for long, and on a
 // GPU, where two streams may share a hardware queue, hold up the very launches that they wait for.
 template <class Claim>
-void each_claim(const Helper& helper, std::size_t bytes, const Claim& claim) {
-  const std::size_t most = Helper::kSlots * helper.chunk_bytes();
+void each_claim(const Proxy& helper, std::size_t bytes, const Claim& claim) {
+  const std::size_t most = Proxy::kSlots * helper.chunk_bytes();
   for (std::size_t begin = 0; begin < bytes; begin += most) claim(begin, std::min(begin + most, bytes));
 }
 
@@ -77,7 +77,7 @@ void Batch::put(const Remote& to, const void* source, std::size_t bytes) {
   if (bytes == 0) return;
   require(source != nullptr, "put: the source of ", bytes, " B is a null pointer");
   if (!asks_helper(to)) return add_copy(target, address_of(source), bytes, to.rank, address_of(source));
-  const Helper& helper = one_sided_->helper();
+  const Proxy& helper = one_sided_->helper();
   each_claim(helper, bytes, [&](std::size_t begin, std::size_t end) {
     std::size_t slots = 0;
     claim_helper(to.rank);
@@ -97,7 +97,7 @@ void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
   if (bytes == 0) return;
   require(destination != nullptr, "get: the destination of ", bytes, " B is a null pointer");
   if (!asks_helper(from)) return add_copy(address_of(destination), source, bytes, from.rank, address_of(destination));
-  const Helper& helper = one_sided_->helper();
+  const Proxy& helper = one_sided_->helper();
   each_claim(helper, bytes, [&](std::size_t begin, std::size_t end) {
     const auto bytes_at = [&](std::size_t done) { return std::min(helper.chunk_bytes(), end - done); };
     std::size_t slots = 0;
@@ -299,8 +299,8 @@ void Batch::claim_helper(int peer) {
   add(step);
 }
 
-void Batch::ask_helper(int peer, std::size_t number, const one_sided::Errand& request) {
-  one_sided::Errand* slot = one_sided_->helper().slot(peer, number);
+void Batch::ask_helper(int peer, std::size_t number, const one_sided::ProxyRequest& request) {
+  one_sided::ProxyRequest* slot = one_sided_->helper().slot(peer, number);
   add(store_step(address_of(&slot->address), request.address, 8));
   add(store_step(address_of(&slot->bytes), request.bytes, 8));
   add(store_step(address_of(&slot->value), request.value, 8));

@@ -19,7 +19,7 @@ namespace onstream {
 class OneSided;
 class OneSidedImplementation;
 namespace one_sided {
-struct Errand;
+struct ProxyRequest;
 enum class Work : std::uint64_t;
 }  // namespace one_sided
 
@@ -94,7 +94,7 @@ class Batch {
   static std::uint64_t asked_of(const Remote& place, one_sided::Work work);
   void claim_helper(int peer);
   // Leaves the request in one of the peer's slots; waits until what was left there is done.
-  void ask_helper(int peer, std::size_t slot, const one_sided::Errand& request);
+  void ask_helper(int peer, std::size_t slot, const one_sided::ProxyRequest& request);
   void await_helper(int peer, std::size_t slot);
   void release_helper(int peer);
 

@@ -54,7 +54,7 @@ class OneSidedImplementation {
   Status wait_here(const one_sided::Step& step);
 
   // --- for Batch ---
-  one_sided::Helper& helper();
+  one_sided::Proxy& helper();
   int rank() const { return fabric_->rank(); }
 
   // --- for Context and Team ---
@@ -100,9 +100,9 @@ class OneSidedImplementation {
   std::size_t engine_min_;
   int max_blocks_;
   one_sided::Tickets tickets_;
-  Uses uses_;
+  StreamTracker uses_;
   std::shared_ptr<one_sided::Lent> lent_ = std::make_shared<one_sided::Lent>(device_);
-  std::unique_ptr<one_sided::Helper> helper_;  // from the first window that needs it
+  std::unique_ptr<one_sided::Proxy> helper_;  // from the first window that needs it
   std::shared_ptr<one_sided::Segments> segments_ = std::make_shared<one_sided::Segments>();
   // Of views, by segment; they go with the segment's last handle, or when it is freed.
   struct Tables {

@@ -10,8 +10,8 @@
 namespace onstream {
 
 using one_sided::FewSteps;
-using one_sided::Helper;
 using one_sided::ManySteps;
+using one_sided::Proxy;
 using one_sided::Step;
 using one_sided::StepKind;
 
@@ -92,7 +92,7 @@ std::shared_ptr<Window> OneSidedImplementation::window(void* address, std::size_
 
 void OneSidedImplementation::start_helper() {
   if (helper_ != nullptr) return;
-  helper_ = std::make_unique<Helper>(*fabric_, lent_);
+  helper_ = std::make_unique<Proxy>(*fabric_, lent_);
   fabric_->barrier("window.helper");
 }
 
@@ -100,7 +100,7 @@ std::shared_ptr<Window> OneSidedImplementation::window(std::shared_ptr<Segment> 
   return std::make_shared<Window>(*fabric_, std::move(segment));
 }
 
-Helper& OneSidedImplementation::helper() {
+Proxy& OneSidedImplementation::helper() {
   require(helper_ != nullptr, "the window belongs to another world");
   return *helper_;
 }

@@ -105,7 +105,7 @@ void OneSidedImplementation::walk(void* to, const Layout& to_layout, const void*
   // Runs of a plain copy need not be whole words: its tail is copied alone.
   LayoutView ends = body.to_layout;
   if (plain) ends.run_bytes = kWidest;
-  body.grain = grain_of(from, plain ? ends : body.from_layout, grain_of(to, ends, kWidest));
+  body.access_width = access_width_of(from, plain ? ends : body.from_layout, access_width_of(to, ends, kWidest));
   constexpr int kThreads = 512;
   const std::size_t blocks = (body.bytes + block_bytes_ - 1) / block_bytes_;
   const int most = on_host_ ? 1 : max_blocks_;

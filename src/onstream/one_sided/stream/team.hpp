@@ -83,8 +83,8 @@ class Team : public std::enable_shared_from_this<Team> {
   TeamView stream_;  // flags that kernels touch
   TeamView kernel_;  // likewise, for the program's own
   std::vector<std::shared_ptr<Memory>> tables_;
-  std::mutex barriers_;    // held while one of a stream is enqueued
-  LastTurn last_barrier_;  // of a stream
+  std::mutex barriers_;     // held while one of a stream is enqueued
+  LastEpoch last_barrier_;  // of a stream
 };
 
 }  // namespace onstream

@@ -17,12 +17,12 @@ namespace {
 std::byte* at_address(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
 // The widest access that both ends allow. Two contiguous ends may leave a tail, which copy_part() takes byte by byte.
-std::uint32_t grain_of_copy(const Task& task) {
+std::uint32_t access_width_of_copy(const Task& task) {
   if (task.to_layout.dims == 0 && task.from_layout.dims == 0) {
     const LayoutView any{16, 0, {}, {}};
-    return std::min(grain_of(task.to, any, 16), grain_of(task.from, any, 16));
+    return std::min(access_width_of(task.to, any, 16), access_width_of(task.from, any, 16));
   }
-  return std::min(grain_of(task.to, task.to_layout, 16), grain_of(task.from, task.from_layout, 16));
+  return std::min(access_width_of(task.to, task.to_layout, 16), access_width_of(task.from, task.from_layout, 16));
 }
 
 class Lowerer {
@@ -118,7 +118,7 @@ class Lowerer {
   // A move without bytes to move keeps its waits and flags.
   void add_move(Task task) {
     if (task.bytes == 0) task.to = task.from = nullptr;
-    if (task.to != nullptr) task.grain = grain_of_copy(task);
+    if (task.to != nullptr) task.access_width = access_width_of_copy(task);
     add(lists_.moves, task);
   }
 
@@ -129,7 +129,7 @@ class Lowerer {
     switch (route.choice.path) {
       case Path::ll:
         set_source(task, route.edge.source_op);
-        task.grain = task.bytes == 0 ? 1 : grain_of(task.from, task.from_layout, 8);
+        task.access_width = task.bytes == 0 ? 1 : access_width_of(task.from, task.from_layout, 8);
         task.slots = reinterpret_cast<Line*>(in_.segment->peer(peer) + route.slots_offset);
         task.slot_lines = route.slot_lines;
         return add(lists_.packs, task);
@@ -208,7 +208,7 @@ class Lowerer {
     }
     if (route.choice.path == Path::ll) {
       set_destination(task, index);
-      task.grain = task.bytes == 0 ? 1 : grain_of(task.to, task.to_layout, 8);
+      task.access_width = task.bytes == 0 ? 1 : access_width_of(task.to, task.to_layout, 8);
       task.slots = reinterpret_cast<Line*>(in_.segment->local() + route.slots_offset);
       task.slot_lines = route.slot_lines;
       return add(lists_.unpacks, task);
@@ -230,7 +230,7 @@ class Lowerer {
         set_destination(task, index);
         task.from = bounce;
         task.from_layout = plain.view();
-        task.grain = grain_of_copy(task);
+        task.access_width = access_width_of_copy(task);
       } else {
         add_copies(program_.after, buffer_of(index), {bounce, plain.view()});
       }

@@ -37,9 +37,9 @@ std::set<std::pair<int, int>> waits_of(const std::vector<Route>& routes) {
 
 }  // namespace
 
-std::string pack(const std::vector<Exposure>& exposures) {
+std::string pack(const std::vector<PeerExport>& exposures) {
   Writer writer;
-  for (const Exposure& one : exposures) {
+  for (const PeerExport& one : exposures) {
     writer.number(one.route);
     writer.number(one.address);
     writer.number(static_cast<std::uint64_t>(one.exposed));
@@ -48,11 +48,11 @@ std::string pack(const std::vector<Exposure>& exposures) {
   return writer.take();
 }
 
-std::vector<Exposure> unpack_exposures(std::string_view bytes) {
+std::vector<PeerExport> unpack_exposures(std::string_view bytes) {
   Reader reader(bytes);
-  std::vector<Exposure> exposures;
+  std::vector<PeerExport> exposures;
   while (!reader.empty()) {
-    Exposure one;
+    PeerExport one;
     one.route = reader.number<std::uint64_t>();
     one.address = reader.number<std::uint64_t>();
     one.exposed = reader.number<std::uint64_t>() != 0;

@@ -34,14 +34,14 @@ struct Route {
 };
 
 // What one rank says about its ends of routes, by index of the route: where the other end sees it, or why it does not.
-struct Exposure {
+struct PeerExport {
   std::uint64_t route = 0;
   std::uint64_t address = 0;
   bool exposed = false;
   std::string why_not;
 };
-std::string pack(const std::vector<Exposure>& exposures);
-std::vector<Exposure> unpack_exposures(std::string_view bytes);
+std::string pack(const std::vector<PeerExport>& exposures);
+std::vector<PeerExport> unpack_exposures(std::string_view bytes);
 
 std::vector<Route> routes_of(const std::vector<Statement>& statements, const std::vector<Edge>& edges,
                              DeviceKind device);

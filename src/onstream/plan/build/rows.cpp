@@ -27,11 +27,11 @@ bool add_rows(std::vector<Row>& rows, const Program& program, std::uint32_t inde
     row.task = index;
     row.started = task.started;
     row.times = line == 0 ? task.op + 1 : 0;
-    row.grain = static_cast<std::uint16_t>(task.grain);
-    row.pieces = static_cast<std::uint16_t>(bytes / task.grain);
+    row.access_width = static_cast<std::uint16_t>(task.access_width);
+    row.pieces = static_cast<std::uint16_t>(bytes / task.access_width);
     if (bytes > 0) row.local = address + offset_of(layout, begin);
     for (std::uint16_t piece = 1; piece < row.pieces; ++piece) {
-      const std::byte* here = address + offset_of(layout, begin + piece * task.grain);
+      const std::byte* here = address + offset_of(layout, begin + piece * task.access_width);
       if (piece == 1) row.stride = here - row.local;
       if (here != row.local + piece * row.stride) return false;
     }

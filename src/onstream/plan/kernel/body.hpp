@@ -24,7 +24,7 @@ struct Body {
   View view;
 
   // A block's only move, if it is one between two contiguous buffers: what most blocks of a large plan have.
-  struct Errand {
+  struct ProxyRequest {
     const Task* task = nullptr;  // null: there is none
     std::byte* to = nullptr;
     const std::byte* from = nullptr;
@@ -35,7 +35,7 @@ struct Body {
   };
   struct Held {
     Block block;
-    Errand errand;
+    ProxyRequest errand;
   };
 
   // Reads nothing that a launch changes, so a GPU does it before earlier work has finished (device/cuda/entry.cuh).
@@ -235,13 +235,13 @@ struct Body {
 
   ONSTREAM_BODY static std::uint64_t gather(const Task& task, std::uint64_t line) {
     const std::uint64_t position = line * kLineData;
-    if (task.grain >= kLineData) {
+    if (task.access_width >= kLineData) {
       return *reinterpret_cast<const std::uint64_t*>(task.from + offset_of(task.from_layout, position));
     }
     const std::uint64_t count = line_bytes(task, line);
     std::uint64_t data = 0;
-    for (std::uint64_t b = 0; b < count; b += task.grain) {
-      data |= load_piece(task.from + offset_of(task.from_layout, position + b), task.grain) << (8 * b);
+    for (std::uint64_t b = 0; b < count; b += task.access_width) {
+      data |= load_piece(task.from + offset_of(task.from_layout, position + b), task.access_width) << (8 * b);
     }
     return data;
   }
@@ -254,12 +254,12 @@ struct Body {
       Cursor(task.to_layout, position).write(&data, task.to, count);
       return;
     }
-    if (task.grain >= kLineData) {
+    if (task.access_width >= kLineData) {
       *reinterpret_cast<std::uint64_t*>(task.to + offset_of(task.to_layout, position)) = data;
       return;
     }
-    for (std::uint64_t b = 0; b < count; b += task.grain) {
-      store_piece(task.to + offset_of(task.to_layout, position + b), task.grain, data >> (8 * b));
+    for (std::uint64_t b = 0; b < count; b += task.access_width) {
+      store_piece(task.to + offset_of(task.to_layout, position + b), task.access_width, data >> (8 * b));
     }
   }
 
@@ -285,8 +285,8 @@ struct Body {
       const Item item = view.items[i];
       const Task& task = view.tasks[item.task];
       if (task.to != nullptr) {
-        copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.grain, item.begin,
-                  task.parts);
+        copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.access_width,
+                  item.begin, task.parts);
       }
       if constexpr (kSerial<Group>) complete(group, task, item.begin, epoch);
     }
@@ -301,7 +301,7 @@ struct Body {
 
   // The same for a block whose only move is a plain one: the source is on its way before anything else is known.
   template <class Group>
-  ONSTREAM_BODY bool run(const Group& group, const Errand& errand, std::uint64_t epoch, bool failed) const {
+  ONSTREAM_BODY bool run(const Group& group, const ProxyRequest& errand, std::uint64_t epoch, bool failed) const {
     typename Group::Flight flight{};
     if (errand.pulls == 0) flight = group.fetch(errand.from, errand.bytes, errand.part, errand.parts);
     const Task& task = *errand.task;
@@ -389,8 +389,8 @@ struct Body {
       const Item item = view.items[i];
       const Task& task = view.tasks[item.task];
       if (task.to == nullptr) continue;
-      copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.grain, item.begin,
-                task.parts);
+      copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.access_width,
+                item.begin, task.parts);
       if (group.rank() == 0 && item.begin == 0) {
         group.add(&view.ops[task.op].move_ns, group.now_ns() - group.load_relaxed(&view.ops[task.op].ready_ns));
       }

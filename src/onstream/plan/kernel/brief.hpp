@@ -1,4 +1,4 @@
-// Brief: the kernel of a plan whose ops all travel as flagged lines (path ll). One thread for a line or two, each with
+// Brief: the kernel of a plan whose ops all travel as LL lines (path ll). One thread for a line or two, each with
 // a row that says where its line lies: no walk through layouts, and everything that never changes is read before the
 // kernel waits for earlier work of the stream (device/cuda/entry.cuh).
 //
@@ -187,30 +187,30 @@ struct Brief {
   }
 
   ONSTREAM_BODY static std::uint64_t gather(const Row& row) {
-    if (row.grain == kLineData) return *reinterpret_cast<const std::uint64_t*>(row.local);
-    return gather_pieces(row.local, row.stride, row.pieces, row.grain);
+    if (row.access_width == kLineData) return *reinterpret_cast<const std::uint64_t*>(row.local);
+    return gather_pieces(row.local, row.stride, row.pieces, row.access_width);
   }
   ONSTREAM_BODY static void scatter(const Row& row, std::uint64_t data) {
-    if (row.grain == kLineData) {
+    if (row.access_width == kLineData) {
       *reinterpret_cast<std::uint64_t*>(row.local) = data;
     } else {
-      scatter_pieces(row.local, row.stride, row.pieces, row.grain, data);
+      scatter_pieces(row.local, row.stride, row.pieces, row.access_width, data);
     }
   }
 
   ONSTREAM_CALL static std::uint64_t gather_pieces(const std::byte* from, std::int64_t stride, std::uint32_t pieces,
-                                                   std::uint32_t grain) {
+                                                   std::uint32_t access_width) {
     std::uint64_t data = 0;
     for (std::uint32_t piece = 0; piece < pieces; ++piece, from += stride) {
-      data |= load_piece(from, grain) << (8 * grain * piece);
+      data |= load_piece(from, access_width) << (8 * access_width * piece);
     }
     return data;
   }
 
   ONSTREAM_CALL static void scatter_pieces(std::byte* to, std::int64_t stride, std::uint32_t pieces,
-                                           std::uint32_t grain, std::uint64_t data) {
+                                           std::uint32_t access_width, std::uint64_t data) {
     for (std::uint32_t piece = 0; piece < pieces; ++piece, to += stride) {
-      store_piece(to, grain, data >> (8 * grain * piece));
+      store_piece(to, access_width, data >> (8 * access_width * piece));
     }
   }
 };

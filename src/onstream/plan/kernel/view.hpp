@@ -45,9 +45,9 @@ struct Task {
   std::uint32_t parts = 1;
   OpKind kind = OpKind::none;
   std::int32_t peer = -1;
-  std::uint32_t grain = 1;      // bytes of one access
-  std::uint32_t chain = kNone;  // puts: whose signals follow
-  std::uint32_t pulls = 0;      // move: not 0: the source is the peer's
+  std::uint32_t access_width = 1;  // bytes of one access
+  std::uint32_t chain = kNone;     // puts: whose signals follow
+  std::uint32_t pulls = 0;         // move: not 0: the source is the peer's
   std::uint64_t bytes = 0;
   std::byte* to = nullptr;    // move, unpack, await of a staged receive; null: nothing to copy
   std::byte* from = nullptr;  // move, pack, await of a staged receive
@@ -77,12 +77,12 @@ struct alignas(16) Row {
   std::byte* local = nullptr;  // the first piece of its data
   Line* slot = nullptr;        // in launches of even number
   const std::uint64_t* started = nullptr;
-  std::int64_t stride = 0;   // bytes from one piece to the next
-  std::uint32_t turn = 0;    // lines from there to the slot of launches of odd number
-  std::uint32_t task = 0;    // index
-  std::uint16_t pieces = 0;  // 0: a line without data
-  std::uint16_t grain = 1;   // bytes of a piece
-  std::uint32_t times = 0;   // the first line of op times - 1; 0: none
+  std::int64_t stride = 0;         // bytes from one piece to the next
+  std::uint32_t turn = 0;          // lines from there to the slot of launches of odd number
+  std::uint32_t task = 0;          // index
+  std::uint16_t pieces = 0;        // 0: a line without data
+  std::uint16_t access_width = 1;  // bytes of a piece
+  std::uint32_t times = 0;         // the first line of op times - 1; 0: none
 };
 
 struct Span {

@@ -1,4 +1,4 @@
-// The kernels of wide_lines.cpp. Thread i of the grid has 16 bytes of wide line i / 8.
+// The kernels of ll128_lines.cpp. Thread i of the grid has 16 bytes of LL128 line i / 8.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,19 @@ namespace onstream::test {
 struct WriteOctets {
   Line* lines;
   std::uint64_t rounds;
-  std::uint32_t by_halves;  // not 0: one half of an octet stores before the other, so that lines do come in two
+  std::uint32_t by_halves;  // not 0: one half of an subgroup stores before the other, so that lines do come in two
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     const int thread = group.block() * group.size() + group.rank();
-    Line* const octet = lines + thread / 8 * 8;
+    Line* const subgroup = lines + thread / 8 * 8;
     for (std::uint64_t round = 1; round <= rounds; ++round) {
       if (by_halves != 0) {
-        if (thread % 8 >= 4) group.store_line(octet + thread % 8, {round, round});
+        if (thread % 8 >= 4) group.store_line(subgroup + thread % 8, {round, round});
         (void)group.pause(1u << 20, 0);
-        if (thread % 8 < 4) group.store_line(octet + thread % 8, {round, round});
+        if (thread % 8 < 4) group.store_line(subgroup + thread % 8, {round, round});
       } else {
-        group.store_octet(octet, {round, round});
+        group.store_subgroup(subgroup, {round, round});
       }
     }
   }
@@ -51,7 +51,7 @@ struct ReadOctets {
     std::uint64_t last = 0;
     bool goes_on = true;
     while (goes_on) {
-      const Line mine = group.load_octet(lines + thread / 8 * 8);
+      const Line mine = group.load_subgroup(lines + thread / 8 * 8);
       seen.words[group.rank()] = mine.low;
       group.sync();
       if (mine.low != mine.high || mine.low != seen.words[group.rank() / 8 * 8 + 7]) group.add(torn, 1);
@@ -63,7 +63,7 @@ struct ReadOctets {
 };
 
 #ifdef ONSTREAM_WITH_CUDA
-const void* write_octets_entry();  // wide_lines_kernels.cu
+const void* write_octets_entry();  // ll128_lines_kernels.cu
 const void* read_octets_entry();
 int capability_of_first_gpu();  // 90: 9.0; 0 if the driver does not say
 #endif

@@ -1,5 +1,5 @@
+#include "ll128_lines_kernels.hpp"
 #include "onstream/device/cuda/entry.cuh"
-#include "wide_lines_kernels.hpp"
 
 namespace onstream::test {
 

@@ -1,7 +1,7 @@
 // That 128 bytes which eight neighbouring threads store in one access are never seen in part by eight that load them
-// so: what wide lines count on (collective/kernel/ll128.hpp) where Device::whole_lines_to says so. One kernel stores
+// so: what LL128 lines count on (collective/kernel/ll128.hpp) where Device::whole_lines_to says so. One kernel stores
 // ever new rounds into lines of another rank, a kernel there looks; on one GPU, and over the link where there are two.
-#include "wide_lines_kernels.hpp"
+#include "ll128_lines_kernels.hpp"
 
 #include <atomic>
 #include <cstring>
@@ -16,7 +16,7 @@ using namespace onstream::test;
 
 #ifndef ONSTREAM_WITH_CUDA
 
-CASE(wide_lines_are_looked_at_on_gpus) { SKIP("no cuda device: " + no_cuda_reason()); }
+CASE(ll128_lines_are_looked_at_on_gpus) { SKIP("no cuda device: " + no_cuda_reason()); }
 
 #else
 
@@ -78,12 +78,12 @@ int gpus() { return static_cast<int>(list_devices().size()) - 1; }
 
 }  // namespace
 
-CASE(wide_lines_are_whole_on_one_gpu) {
+CASE(ll128_lines_are_whole_on_one_gpu) {
   if (const std::string why = no_cuda_reason(); !why.empty()) SKIP("no cuda device: " + why);
   check_lines("cuda:0");
 }
 
-CASE(wide_lines_are_whole_between_gpus) {
+CASE(ll128_lines_are_whole_between_gpus) {
   if (const std::string why = no_cuda_reason(); !why.empty()) SKIP("no cuda device: " + why);
   if (gpus() < 2) SKIP("needs 2 GPUs, this machine has " + std::to_string(gpus()));
   check_lines("cuda");
