@@ -1,7 +1,7 @@
 /* For programs of registered buffers: two links, addresses told to all, and a barrier.
  *
- * The first link is for that alone. What the program puts goes to the second one's port, so a rank that runs ahead
- * never meets another's set-up. A rank whose addresses have come has both open. What fails ends the program with
+ * The first link is for that alone. The program's puts go to the second one's port, so a rank that runs ahead never
+ * meets another's set-up. A rank whose addresses have come has both open. A call that fails ends the program with
  * status 1 and the library's own words. */
 #ifndef ONSTREAM_BENCH_AM_COMMON_H
 #define ONSTREAM_BENCH_AM_COMMON_H
@@ -55,7 +55,7 @@ static ape_net_address_t node_of(int which) {
 
 static int rank_of(ape_net_address_t node) { return (int)(node.s.x + shape[0] * (node.s.y + shape[1] * node.s.z)); }
 
-enum { DOORBELL = 1, BOX = 2 }; /* contexts of what the control port's messages go to */
+enum { DOORBELL = 1, BOX = 2 }; /* contexts of the control port's buffers */
 
 /* Takes one event of the control link: a doorbell is counted, with its sent event; a box's is the caller's. */
 static am_event_t control_event(void) {

@@ -4,7 +4,7 @@
  *
  * Prints one JSON line for each memory and size, with the seconds one way of each sample; and, where events tell times
  * (ONSTREAM_AM_STAMPS=on), the median nanoseconds of each step of a message: call to payload there, to event written,
- * to event seen. What came last is compared, byte for byte, before anything is printed. */
+ * to event seen. The last message is compared, byte for byte, before anything is printed. */
 #include "am_common.h"
 
 enum { MOST_SAMPLES = 1000, MOST_BYTES = 1 << 20, STEPS = 3, KEPT = 4096 };

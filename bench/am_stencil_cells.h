@@ -1,7 +1,7 @@
 /* The cells of bench/am_stencil.c: computed by the CPU (am_stencil_cells.c) or by kernels on two streams (.cu).
  *
- * A tile of nx x ny cells, twice: of this step and of the next. Edges are what the neighbours need of it, ghosts what
- * it needs of them, in arrays of their own, one for each side. */
+ * A tile of nx x ny cells, twice: of this step and of the next. Edges are the cells that the neighbours need of it,
+ * ghosts the cells that it needs of them, in arrays of their own, one for each side. */
 #ifndef ONSTREAM_BENCH_AM_STENCIL_CELLS_H
 #define ONSTREAM_BENCH_AM_STENCIL_CELLS_H
 

@@ -12,8 +12,8 @@
 // Several processes under any launcher. Every sample starts with a barrier of the hosts and is timed by rank 0's steady
 // clock, from the first call to the stream synchronised; one untimed sample goes first. Before the timing every result
 // is compared with the expected one: of reductions the sum of small whole numbers, of moves the sender's pattern.
-// Rank 0 prints JSON lines: what runs, then one a case with its samples and the elements that were wrong, or that
-// nothing was looked at ("checked": false): barriers, and reductions other than sums.
+// Rank 0 prints JSON lines: a heading, then one a case with its samples and the number of wrong elements, or
+// "checked": false where it compares nothing: barriers, and reductions other than sums.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -167,16 +167,16 @@ class Runner {
            c.kind == OpKind::scan;
   }
 
-  // A part's elements repeat after a prime number of them, so that what lies in another place shows, and only so many
-  // are made by the CPU.
+  // A part's elements repeat after a prime number of them, so that misplaced elements show, and the CPU makes only so
+  // many.
   static constexpr std::size_t kPeriod = 1'000'003;
 
-  // What element i of part `to` of rank `from` is: 0 or 1.
+  // Element i of part `to` of rank `from`: 0 or 1.
   static int value(int from, int to, std::size_t i) {
     return static_cast<int>((i * 7 + i / 13 + static_cast<std::size_t>(from) * 3 + static_cast<std::size_t>(to) * 5) %
                             2);
   }
-  // The first period of a part of so many elements, the sum of what ranks `from` to `last` have there.
+  // The first period of a part of `count` elements: the sum of the elements of ranks `from` to `last`.
   static std::vector<unsigned char> period_of(ElementType type, std::size_t count, int from, int last, int to) {
     const std::size_t element = size_of(type);
     std::vector<std::vector<unsigned char>> numbers;

@@ -29,9 +29,9 @@ struct CollectiveCase {
   int iterations = 1;
   int window = 1;
 
-  // Elements of one rank's part, or of the vector: what CollectiveCall::count is.
+  // Elements of one rank's part, or of the vector, as in CollectiveCall::count.
   std::size_t count(int size) const;
-  // What bus bandwidth is of algorithm bandwidth, as in NCCL's tests.
+  // The ratio of bus bandwidth to algorithm bandwidth, as in NCCL's tests.
   double bus_factor(int size) const;
 };
 

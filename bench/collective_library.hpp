@@ -27,7 +27,7 @@ class CollectiveLibrary {
   virtual void run_host(const CollectiveCase& c) = 0;  // throws unsupported where there is none
   virtual void barrier(Stream stream) = 0;             // of the hosts
   virtual void synchronize(Stream stream) = 0;
-  // Whether what it cannot capture shall be measured eagerly.
+  // Whether a call that it cannot capture shall be measured eagerly.
   virtual bool eager_instead() const { return false; }
   virtual std::string explain(const CollectiveCase&) { return ""; }
   virtual void abort(const std::string& reason) = 0;

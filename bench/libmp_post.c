@@ -1,4 +1,4 @@
-/* What posting together saves: 64 prepared sends, then puts, of 8 bytes, posted one by one and by one call.
+/* Measures the gain of posting together: 64 prepared sends, then puts, of 8 bytes, posted one by one and by one call.
  *
  * Usage: mpiexec -n 2 libmp_post     compiled as docs/libmp.md says
  * Rank 0 prints, for each way, the best and the median over the rounds of the time from the first post until the stream

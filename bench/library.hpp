@@ -1,9 +1,9 @@
 // The library under measurement, as the modes see it: messages between ranks, ordered on a stream.
 //
-// Everything else - buffers' contents, the handshake, timing, capture, what a mode is - is written once over this
+// Everything else - buffers' contents, the handshake, timing, capture, the modes - is written once over this
 // (message_modes.hpp), so that all libraries do the same work. A library has two channels: `data` with as many bytes as
 // the largest case, and `control` with 8 bytes; each has an outgoing and an incoming buffer on every rank. Messages of
-// one channel between two ranks arrive in order. Nothing here blocks but synchronize(), run_host() and begin_case().
+// one channel between two ranks arrive in order. Only synchronize(), run_host() and begin_case() block.
 #pragma once
 
 #include <memory>
@@ -92,7 +92,7 @@ struct LibraryOptions {
   MemoryKind to = MemoryKind::device;
   Path path = Path::automatic;
   std::size_t largest = 0;  // bytes of the data channel's buffers
-  std::string file;         // of the library, when it is not onstream: what dlopen gets
+  std::string file;         // of the library, when it is not onstream: for dlopen
 };
 
 // Collective: over the job's ranks. Each throws unsupported with the reason when the library cannot work here.

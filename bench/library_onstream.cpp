@@ -1,4 +1,4 @@
-// onstream itself under measurement: channels are lanes, batches are plans. Path memop is of plans alone: there each
+// onstream itself under measurement: channels are tags, batches are plans. Path memop is of plans alone: there each
 // message of the data channel is a launch of a plan with that message in it.
 #include <algorithm>
 #include <map>
@@ -161,8 +161,8 @@ class OnstreamLibrary final : public Library {
   }
 
   MessageOptions message(Channel channel) const {
-    if (channel == Channel::control) return {.lane = 1, .path = Path::automatic};
-    return {.lane = 0, .path = options_.path};
+    if (channel == Channel::control) return {.tag = 1, .path = Path::automatic};
+    return {.tag = 0, .path = options_.path};
   }
 
   void host_ping_pong(const Case& c) {

@@ -1,4 +1,4 @@
-// What the libraries beside onstream have in common as they are measured: ranks that meet in onstream's own store,
+// The common part of the libraries beside onstream as they are measured: ranks that meet in onstream's own store,
 // device memory for all buffers, operations on a stream only, and no failures that can be told to others.
 #pragma once
 

@@ -12,7 +12,7 @@
 //     --path PATH       of every message
 //     --set NAME=VALUE  a parameter; may be repeated
 //
-// Several processes under any launcher. Rank 0 prints JSON lines: for each group what runs, then one a case with all
+// Several processes under any launcher. Rank 0 prints JSON lines: for each group a heading, then one a case with all
 // its samples, and if it failed {"error": why}; the statistics are the driver's. Exits with status 1 after any error,
 // wrong data included; of several groups only if all failed. Waits of onstream end at the deadline of the world
 // (ONSTREAM_TIMEOUT_S); a peer that hangs is ended by the driver.

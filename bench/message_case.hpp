@@ -1,4 +1,4 @@
-// One case of the message bench: what is measured, read from text that bench/mpi_peer.c reads too.
+// One case of the message bench, read from text that bench/mpi_peer.c reads too.
 //
 //   MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW, for example ping-pong:captured:8:20:100
 //
@@ -17,7 +17,7 @@
 // host           the host waits for every message (or, where there is a window, for the window)
 // eager          all operations are enqueued on a stream one by one, then the stream is synchronised
 // captured       WINDOW operations are captured once in a graph, which is launched ITERATIONS times, then the stream is
-//                synchronised. Of separate and aggregated a graph holds kWindowsPerGraph windows
+//                synchronised. With separate and aggregated a graph holds kWindowsPerGraph windows
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 //
 // Every sample starts with a handshake that passes all hosts and is timed by rank 0's steady clock: from the first
 // operation enqueued (or called) to the end of the last one (for a stream: until it is synchronised). One untimed
-// sample goes first. All messages of a window use one buffer, as in the OSU benchmarks, but for the modes that say
+// sample goes first. All messages of a window use one buffer, as in the OSU benchmarks, except in the modes that say
 // otherwise. After the timing, outside of it, the data of the last messages are compared with the sender's pattern.
 // Every wait ends at the library's deadline, if it has one.
 #pragma once

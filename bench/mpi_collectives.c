@@ -15,7 +15,7 @@
 
 enum { kMaxSamples = 1000, kLl128st = 8 };
 
-/* A part's elements repeat after a prime number of them, so that what lies in another place shows. */
+/* A part's elements repeat after a prime number of them, so that misplaced elements show. */
 static const size_t kPeriod = 1000003;
 
 struct bench_case {
@@ -109,12 +109,12 @@ static int adds(const struct bench_case* c) {
   return is(c, "all_reduce") || is(c, "reduce") || is(c, "reduce_scatter") || is(c, "scan");
 }
 
-/* Whether parts of what a rank sends go to different ranks. */
+/* Whether parts of a rank's data go to different ranks. */
 static int sends_parts(const struct bench_case* c) {
   return is(c, "reduce_scatter") || is(c, "all_to_all") || is(c, "scatter");
 }
 
-/* What element i of part `to` of rank `from` is: 0 or 1. */
+/* Element i of part `to` of rank `from`: 0 or 1. */
 static int value(int from, int to, size_t i) { return (int)((i * 7 + i / 13 + (size_t)from * 3 + (size_t)to * 5) % 2); }
 
 static void put(unsigned char* at, const char* type, int number) {
@@ -135,7 +135,7 @@ static void put(unsigned char* at, const char* type, int number) {
   }
 }
 
-/* Makes the period of part `to`: the sum of what ranks `from` to `last` have there. */
+/* Makes the period of part `to`: the sum of the elements of ranks `from` to `last`. */
 static void make_period(const struct bench_case* c, size_t count, size_t element, int from, int last, int to) {
   for (size_t i = 0; i < count && i < kPeriod; ++i) {
     int sum = 0;

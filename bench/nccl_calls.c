@@ -1,4 +1,4 @@
-/* What a call of NCCL's interface costs the host, eager, on one rank: the calls alone (of no elements, for which
+/* The host's time for a call of NCCL's interface, eager, on one rank: the calls alone (of no elements, for which
  * onstream has nothing to do), and with the enqueuing of a small op.
  *
  * Each line is of so many calls, timed together; the stream is empty before. */

@@ -47,7 +47,7 @@ Setup setup_from(int argc, char** argv) {
   return setup;
 }
 
-// Not inlined: the same instructions, whatever the memory.
+// Not inlined, so that the instructions are the same for any memory.
 [[gnu::noinline]] void store_words(std::uint64_t* words, int rounds) {
   for (int i = 0; i < rounds; ++i) HostGroup::store_relaxed(words + i % 4, static_cast<std::uint64_t>(i));
 }
@@ -174,7 +174,7 @@ class Bench {
   }
 
   // --- by hosts ---
-  // By turns with the same stores to this rank's own part, by the same machine code: what peer() costs beside them.
+  // By turns with the same stores to this rank's own part, by the same machine code, to show the cost of peer().
   void host_put(std::size_t) {
     const int rounds = rounds_of(kLoose);
     const auto store = [&](std::byte* part) { store_words(reinterpret_cast<std::uint64_t*>(part), rounds); };
@@ -299,7 +299,7 @@ class Bench {
     next_ = 1;
     team_->sync();
   }
-  // Rank 1 has what rank 0 put; in a ping-pong rank 0 has rank 1's too, from the same places.
+  // Checks that rank 1 has rank 0's bytes; in a ping-pong rank 0 has rank 1's too, from the same places.
   void check_data(const char* name, std::size_t bytes) {
     if (world_.rank() != 1) return;
     std::vector<std::byte> got(bytes);
@@ -346,7 +346,7 @@ class Bench {
     }
     report(name, submission, bytes, ops, samples_s);
   }
-  // Several of rank 0 alone, one sample of each in turn: what changes the machine's speed meets all of them.
+  // Several cases of rank 0 alone, one sample of each in turn, so that a change of the machine's speed meets them all.
   struct Named {
     const char* name;
     std::function<void()> work;

@@ -1,4 +1,4 @@
-// The kernels of bench_one_sided: what is timed inside a kernel, over the device API.
+// The kernels of bench_one_sided: the cases that are timed inside a kernel, over the device API.
 //
 // Two ranks play ping-pong; words count on, so that a kernel may be launched again: it begins at `first`.
 #pragma once
@@ -31,7 +31,7 @@ struct PutWait {
   }
 };
 
-// The same with a line of 16 bytes that carries any 8 bytes and proves their arrival.
+// The ping-pong of PutWait with an LL line of 16 bytes, which carries any 8 bytes and proves their arrival.
 struct LineWait {
   SegmentView view;
   Line* line;

@@ -1,4 +1,4 @@
-/* What OpenSHMEM's collectives cost on SHMEM_TEAM_WORLD, of 8 B and of 1 MiB: microseconds a call.
+/* The time of OpenSHMEM's collectives on SHMEM_TEAM_WORLD, of 8 B and of 1 MiB: microseconds a call.
  *
  *   oshcc -O2 bench/openshmem_collectives.c -o openshmem_collectives && oshrun -n 4 openshmem_collectives
  *

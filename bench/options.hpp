@@ -46,7 +46,7 @@ class Options {
   Take others_;
 };
 
-// Three significant digits would hide what medians of nanoseconds tell: "1.234567890e-06".
+// Ten digits, as three would hide differences between medians of nanoseconds: "1.234567890e-06".
 std::string seconds_text(double seconds);
 // A JSON list of them.
 std::string seconds_list(const std::vector<double>& seconds);

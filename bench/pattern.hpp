@@ -1,4 +1,4 @@
-// What the messages of a bench carry, so that wrong data show: every 8-byte word tells its place and its sender.
+// The data of a bench's messages, made so that wrong data show: every 8-byte word tells its place and its sender.
 //
 // The buffers may be of any kind of memory. All three block until the stream has done their work.
 #pragma once

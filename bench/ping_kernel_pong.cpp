@@ -14,10 +14,10 @@
 //   ordered      everything is enqueued on a stream; the host waits once for all the batches in flight
 //   captured     the same, a batch being a graph
 //   kernel       a batch is one kernel, which waits, computes and puts to the other rank's memory itself
-// But for the first, the host sleeps meanwhile and looks now and then. Each kernel passes on the count that it received
-// plus one, and the sum is checked, so that an order that was not kept shows. Rank 0 prints JSON lines: a heading, then
-// one each way and duration with the seconds of a step and the seconds of CPU time that the calling thread and the
-// process used for a step, of rank 0.
+// Except in the first, the host sleeps meanwhile and looks now and then. Each kernel passes on the count that it
+// received plus one, and the sum is checked, so that an order that was not kept shows. Rank 0 prints JSON lines: a
+// heading, then one each way and duration with the seconds of a step and the seconds of CPU time that the calling
+// thread and the process used for a step, of rank 0.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -276,9 +276,9 @@ int main(int argc, char** argv) {
   try {
     const Setup setup = setup_from(argc, argv);
     const Parameters parameters = bench::parameters_from(setup.device, setup.parameters);
-    require(setup.steps_per_batch <= parameters.lane_receives, "--steps-per-batch ", setup.steps_per_batch,
-            " receives are posted at once, and a lane holds ", parameters.lane_receives,
-            "; take fewer, or --set lane_receives=N");
+    require(setup.steps_per_batch <= parameters.tag_receives, "--steps-per-batch ", setup.steps_per_batch,
+            " receives are posted at once, and a tag holds ", parameters.tag_receives,
+            "; take fewer, or --set tag_receives=N");
     const std::shared_ptr<World> world = World::create(launch_from_environment(), parameters);
     try {
       if (world->rank() == 0) {

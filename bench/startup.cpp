@@ -5,8 +5,8 @@
 // Any number of processes of one host, under any launcher. The device is opened first, so that no figure has the
 // creation of a GPU's context in it. A sample is the time from the last rank's call of World::create to the last rank's
 // return, on the host's monotonic clock, which all processes of a host share; the first world also loads the kernels
-// and is told apart. Memory is what the GPU's driver says is gone since before the first world, shared by the ranks of
-// that GPU, kernels included; on the host device, what the world's segments take. Rank 0 prints one JSON line.
+// and is told apart. Memory is the driver's count of GPU memory taken since before the first world, shared by the ranks
+// of that GPU, kernels included; on the host device, the bytes of the world's segments. Rank 0 prints one JSON line.
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -60,8 +60,8 @@ Made make_world(const Launch& launch, const Parameters& parameters) {
   return {world, static_cast<double>(last_return - last_call) * 1e-9};
 }
 
-// What the ranks of this rank's GPU have taken of its memory since the object was made, by the driver's account. The
-// ranks meet before each look, here in a world of host memory: every context is there at the first, every world at the
+// The memory that the ranks of this rank's GPU have taken since the object was made, by the driver's account. The ranks
+// meet before each look, here in a world of host memory: every context is there at the first, every world at the
 // second.
 class Taken {
  public:

@@ -6,8 +6,8 @@ that has torch.
 all_reduce is the faster of one_shot_all_reduce and two_shot_all_reduce_; all_gather is _low_contention_all_gather.
 Nothing here uses multicast (its operators called multimem). Every sample starts with a barrier and is timed by rank 0's
 clock, from the first call to the device synchronised; before the timing each result is compared with the expected one,
-sums of small whole numbers. What cannot be captured is measured eagerly, and the row says so. Rank 0 prints JSON lines:
-what runs, then one a case with its samples, or with why there are none. A rank that hangs is ended by the driver.
+sums of small whole numbers. A call that cannot be captured is measured eagerly, and the row says so. Rank 0 prints JSON
+lines: a heading, then one a case with its samples, or the reason for none. The driver ends a rank that hangs.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def numbers(count, dtype, rank, device):
 
 
 def ways_of(case, ranks):
-    """What the operators are called, and functions that run them on `mine` and return where the result is."""
+    """Names of the operators, and functions that run them on `mine` and return where the result is."""
     ops = torch.ops.symm_mem
     mine = ranks.buffer.view(case.dtype)[: case.count(ranks.size)]
     if case.kind == "all_reduce":
@@ -119,7 +119,7 @@ def wrong_of(case, ranks, mine, run):
     torch.cuda.synchronize()
     expected = sum(parts[1:], parts[0]) if case.kind == "all_reduce" else torch.cat(parts)
     wrong = int((result != expected).sum().item())
-    mine.zero_()  # sums in place stay what they are
+    mine.zero_()  # zeros stay zero when summed in place
     ranks.barrier()
     return wrong
 

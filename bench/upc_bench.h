@@ -1,4 +1,4 @@
-/* What the three UPC benches share: options, samples as JSON lines, a product of matrices, and copies of device memory
+/* Shared by the three UPC benches: options, samples as JSON lines, a product of matrices, and copies of device memory
  * that a program makes itself - of a GPU by the driver and cuBLAS, which are opened at run time; else by the CPU.
  *
  * Options of all: --device host|cuda, --samples N, --quick (a tenth of the rounds). Thread 0 prints. */

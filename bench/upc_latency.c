@@ -12,8 +12,8 @@ enum { LARGEST = 4 << 20 };
 
 struct place {
   upc_ptr_t data;      /* of every thread, in device memory */
-  upc_ptr_t temporary; /* likewise, in host memory */
-  char* mine;          /* what this thread puts from, or gets into: its own device memory */
+  upc_ptr_t temporary; /* of every thread, in host memory */
+  char* mine;          /* this thread's own device memory, which it puts from or gets into */
 };
 
 typedef void (*round_function)(const struct place*, size_t);

@@ -10,11 +10,11 @@ int main() {
   const int right = (world->rank() + 1) % world->size();
   const int left = (world->rank() + world->size() - 1) % world->size();
 
-  // Two numbers: what goes to the right, what comes from the left. Pinned, so that the CPU may read them on a GPU too.
+  // Two numbers: one to send to the right, one from the left. Pinned, so that the CPU may read them on a GPU too.
   auto memory = world->allocate(2 * sizeof(int), onstream::MemoryKind::pinned);
   int* numbers = reinterpret_cast<int*>(memory->data());
   numbers[0] = world->rank();
-  const onstream::MessageOptions tag{.lane = 3};
+  const onstream::MessageOptions tag{.tag = 3};
 
   device.begin_capture(stream);  // nothing runs yet: it becomes a graph
   auto arriving = world->irecv(&numbers[1], sizeof(int), left, tag, stream);

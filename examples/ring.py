@@ -9,6 +9,6 @@ right, left = (w.rank + 1) % w.size, (w.rank - 1) % w.size
 
 x = np.full(1000, w.rank, dtype=np.float64)  # numpy, torch and cupy arrays alike
 y = np.empty_like(x)
-w.sendrecv(x, right, y, left, lane=3)  # both at once: no rank waits for the next one's turn
+w.sendrecv(x, right, y, left, tag=3)  # both at once: no rank waits for the next one's turn
 print(f"rank {w.rank} of {w.size} has the {y[0]:g} of rank {left}")
 w.close()

@@ -23,7 +23,7 @@ VENV = Path(sys.prefix)
 # The sources of a folder are compiled as one, in half of the time again.
 QUICK = ["-DCMAKE_BUILD_TYPE=Quick", "-DCMAKE_CXX_FLAGS_QUICK=-O1 -g1", "-DONSTREAM_ONCE=ON"]
 
-# What the demo and a user's programs need of a tree, and `cmake --install` installs.
+# The parts of a tree that the demo and a user's programs need and that `cmake --install` installs.
 PACKAGE = ["onstream", "_core"]
 
 
@@ -50,7 +50,7 @@ def cuda_compiler(wanted: str) -> str | None:
 
 
 def machine_ccache() -> str | None:
-    """That of the machine, none in a shell where .venv is activated, which has one too."""
+    """The machine's own ccache; none in a shell where .venv is activated, which has one too."""
     found = shutil.which("ccache")
     return None if found is None or Path(found).is_relative_to(VENV) else found
 
@@ -93,7 +93,7 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
         if architectures:
             options.append("-DONSTREAM_CUDA_ARCHITECTURES=" + ";".join(architectures))
     options.append(f"-DONSTREAM_STRICT={'ON' if arguments.strict == '1' else 'OFF'}")
-    # The machine's own ccache knows source by source what was compiled at any time; that of .venv, what another tree of
+    # The machine's own ccache has every source compiled at any time; the one in .venv only those that another tree of
     # ours has just compiled.
     once = [] if machine_ccache() else ["-DONSTREAM_ONCE=ON"]
     if ccache := machine_ccache() or shutil.which(VENV / "bin" / "ccache"):

@@ -17,8 +17,8 @@
 #   upc               UPC's calls on device memory, against copies and barriers
 #   paths             size by path
 #   sweep             1 B to 1 GiB with the peers, for the plots; only if there is time for it
-# At the end a short table says what the bars ask for and what was reached. A part that fails, or for which no time is
-# left, is named at the end and does not stop the others. Needs two GPUs and no network. Variables: BUILD (build folder),
+# At the end a short table shows the bars and the figures reached. A part that fails, or for which no time is left, is
+# named at the end and does not stop the others. Needs two GPUs and no network. Variables: BUILD (build folder),
 # ROUNDS (starts of each program, at most), VS (peers), LIMIT_S (seconds in all, the build aside), FAST=1 (headline
 # alone), PARTS (which, in which order), ONSTREAM_OFFLINE=0 (lets peers be installed from PyPI), QUICK=1 (shows that it works), DEVICE=host (the same without a GPU).
 set -u -o pipefail
@@ -35,7 +35,7 @@ grouping=none # the peer that can post many operations at once, if it is wanted
 limit_s=${LIMIT_S:-600}
 device=${DEVICE:-cuda}
 export ONSTREAM_OFFLINE=${ONSTREAM_OFFLINE:-1}
-sweep_s=90 # what a sweep needs at least
+sweep_s=90 # a sweep needs no less
 start_s=30 # of one program's start: a peer that hangs is ended then
 quick=()
 [[ ${QUICK:-0} == 1 ]] && quick=(--quick)
@@ -72,7 +72,7 @@ part() {
   fi
 }
 
-# Rounds end when the next would not fit into the budget, so that a part keeps what it has measured.
+# Rounds end when the next would not fit into the budget, so that a part keeps its samples.
 message() {
   local name=$1 seconds=$2 left
   shift 2

@@ -4,10 +4,10 @@
 #   tools/gpu_check.sh [options of pytest]        `make gpu-check` builds first and then runs this
 #
 # Native programs run whole, each in one process on one GPU, as many at a time as there are GPUs; those that look at
-# several GPUs run after them, alone. Beside them pytest runs what uses no GPU, in some processes that are shown none;
-# then what uses GPUs (the mark "gpu"), in GPU_SHARES processes with a share of the files each: most of a test's time is
-# the start of its job's processes, but kernels that wait take turns of a GPU. A test of these that is skipped for want
-# of any GPU or of CUDA fails the check: this machine is here to run it. One that wants more GPUs than there are is
+# several GPUs run after them, alone. Beside them pytest runs the tests without GPUs, in some processes that see none;
+# then those with GPUs (the mark "gpu"), in GPU_SHARES processes with a share of the files each: most of a test's time
+# is the start of its job's processes, but kernels that wait take turns of a GPU. A test of these that is skipped for
+# want of any GPU or of CUDA fails the check: this machine is here to run it. One that needs more GPUs than there are is
 # skipped, and says so. Needs no network. Variables: BUILD (build folder), LIMIT_S (for one native program),
 # PYTEST_LIMIT_S (for each run of pytest), GPU_SHARES (2 unless told otherwise), TESTS (which of pytest's;
 # tests/python/test_*.py unless told otherwise), MEMCHECK=1 (the native programs once more, the device tests under
@@ -136,7 +136,7 @@ run_natives() {
   [[ ${MEMCHECK:-0} == 1 ]] || return 0
   command -v compute-sanitizer >/dev/null || stop "MEMCHECK=1, but there is no compute-sanitizer"
   local tests="device_conformance device_streams device_graphs device_words" test
-  for test in $tests; do # what CUDA refuses is part of what they try
+  for test in $tests; do # they also try calls that CUDA refuses
     run_native "memcheck:${test#device_}" compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
       "$build/tests/native/test_$test"
   done
@@ -150,7 +150,7 @@ summary_of() { # words logs...
     awk '{ n += $1 } END { print n + 0 }'
 }
 
-# Runs pytest with options and files. Interrupted, it still says what failed until then.
+# Runs pytest with options and files. Interrupted, it still shows the failures until then.
 pytest() { # log options...
   local log=$1 status
   shift
@@ -180,7 +180,7 @@ pytest_shares() {
   wait
 }
 
-# What uses no GPU, shown none: an eighth of the cores' worth of processes.
+# Runs the tests without GPUs, in processes that see none: one for every eight cores.
 run_pytest_unseen() {
   local begin=$SECONDS
   CUDA_VISIBLE_DEVICES="" pytest_shares unseen $((($(nproc) + 7) / 8)) -m "not gpu and not install"

@@ -32,7 +32,7 @@ stop() {
   exit 2
 }
 
-# What the tests take for an installation of NCCL.
+# Makes the folder that the tests take for an installation of NCCL.
 stage() {
   local drop_in=$build/compat/nccl/drop_in
   [[ -f $drop_in/libnccl.so.2 ]] || stop "there is no libnccl.so.2 in $drop_in; build onstream first (make build)"
@@ -87,7 +87,7 @@ run_modes() { # program, then its own options
   common+=($sizes -n 5 -w 1 -c 1 "$@")
   run_one "$name" threads "${common[@]}" -t "$gpus" -g 1
   if [[ $name == hypercube && $gpus -gt 2 ]]; then
-    # All its steps are one group then, though each sends what the one before received.
+    # All its steps are one group then, though each sends the data that the one before received.
     rows+=("$(printf '%-16s %-10s %7s' "$name" "one thread" "not run")")
   else
     run_one "$name" group "${common[@]}" -g "$gpus"

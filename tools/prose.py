@@ -1,4 +1,4 @@
-"""Counts sentences of comments, docstrings and pages in which a what- or who-clause stands for a noun (STYLE.md, "Prose").
+"""Counts sentences of prose in which a clause with "what" or "who" stands for a noun (STYLE.md, "Prose").
 
 tools/prose.py                  a table of folders; exit status 1 if more than 1 % of all sentences have one
 tools/prose.py --list PATH...   those sentences of the files and folders, each with its file and line

@@ -1,8 +1,8 @@
 """Makes .venv with the tools and libraries that the other targets need. Standard library only.
 
-Checks what cannot be installed from here (Python's version and headers, a C++20 compiler) and says what to do about
-it. Packages come from PyPI at the versions pinned in tools/requirements-*.txt; with ONSTREAM_OFFLINE=1, or when PyPI
-cannot be reached, those of the Python that runs this are used if they suffice. A stamp makes the next run a no-op.
+Checks the parts that cannot be installed from here (Python's version and headers, a C++20 compiler) and tells the
+remedy. Packages come from PyPI at the versions pinned in tools/requirements-*.txt; with ONSTREAM_OFFLINE=1, or when
+PyPI cannot be reached, those of the Python that runs this are used if they suffice. A stamp makes the next run a no-op.
 """
 
 import sys
@@ -120,7 +120,7 @@ def missing_tools():
 
 
 def install(venv, groups):
-    """Installs the pinned packages. Returns what pip said when it failed, otherwise nothing."""
+    """Installs the pinned packages. Returns pip's output when it failed, otherwise nothing."""
     files = []
     for group in groups:
         files += ["-r", str(TOOLS / ("requirements-%s.txt" % group))]
@@ -131,7 +131,7 @@ def install(venv, groups):
 
 
 def use_own_packages(venv, why):
-    """Makes a venv that sees the packages of this Python, or ends saying what is missing."""
+    """Makes a venv that sees the packages of this Python, or ends naming the missing ones."""
     missing = missing_modules(CORE_MODULES) + missing_tools()
     if missing:
         stop(
@@ -149,7 +149,7 @@ def use_own_packages(venv, why):
 
 
 def share_packages(venv):
-    """Shows the venv what this Python has: its packages, also where it is a venv itself, and its programs."""
+    """Gives the venv this Python's packages, also where that is a venv itself, and its programs."""
     site = next(venv.glob("lib/python*/site-packages"))
     folders = sorted({sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]})
     lines = ["import site; site.addsitedir(%r)\n" % folder for folder in folders]
@@ -192,7 +192,7 @@ def link_cuda_libraries(venv):
 
 
 def stamp_of(groups, offline, venv):
-    """What a venv was made for. Its programs name its own place, so it does not survive being moved."""
+    """The inputs that a venv was made for. Its programs name its own place, so it does not survive being moved."""
     digest = hashlib.sha256()
     for group in [*groups, *DISPENSABLE]:
         digest.update((TOOLS / ("requirements-%s.txt" % group)).read_bytes())

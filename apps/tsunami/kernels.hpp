@@ -8,9 +8,9 @@
 //     d(east)/dt  = -g h height / width  (eta_e - eta_w)           h: mean depth of the two cells of the face;
 //     d(north)/dt = -g h face_width / height (eta_n - eta_s)       a face of a dry cell is closed: its h is 0
 //
-// Volume fluxes instead of Goto's fluxes per width make the scheme conservative on a sphere too: what leaves a cell
-// enters its neighbour. Each face's flux is computed by every rank that touches the face, from the same numbers in the
-// same order, so one exchange of eta a step is enough and any decomposition gives the same bits.
+// Volume fluxes instead of Goto's fluxes per width make the scheme conservative on a sphere too: the water that leaves
+// a cell enters its neighbour. Each face's flux is computed by every rank that touches the face, from the same numbers
+// in the same order, so one exchange of eta a step is enough and any decomposition gives the same bits.
 //
 // Local arrays have (rows + 2) x (columns + 2) elements: the block, rows 1 to rows, and a ring of ghost cells.
 // east[j][i] lies between cells i and i + 1 of row j; north[j][i] between rows j and j + 1.
@@ -110,7 +110,7 @@ struct RaiseRows {
   }
 };
 
-// Fluxes that need no ghost cell: each row's inner eastern faces and, but for the first row, its southern faces.
+// Fluxes that need no ghost cell: each row's inner eastern faces and, except for the first row, its southern faces.
 struct PushRows {
   Sea sea;
 
@@ -193,7 +193,7 @@ struct Record {
   }
 };
 
-// What RaiseRows does of the last step.
+// Raises the highest water to the last step's elevation, as RaiseRows does for the steps before.
 struct KeepHighest {
   Sea sea;
   double* highest = nullptr;
@@ -209,7 +209,7 @@ struct KeepHighest {
   }
 };
 
-// Copies the block, without ghosts, to contiguous memory: what travels to rank 0.
+// Copies the block, without ghosts, to contiguous memory, which is then sent to rank 0.
 struct Pack {
   Sea sea;
   const double* field = nullptr;

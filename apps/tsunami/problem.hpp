@@ -1,4 +1,4 @@
-// Problem: what one rank needs to know about the sea, the wave and the clock.
+// Problem: one rank's input: the sea, the wave and the clock.
 //
 // The sea is a grid of rows x columns cells in metres. Cells of one row are equally wide; rows may differ, as they do
 // on a sphere. A rank holds one block of it; `depth` covers that block and one cell on every side, where a cell outside

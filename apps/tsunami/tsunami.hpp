@@ -79,7 +79,7 @@ class Tsunami {
   std::int64_t steps_reset_ = 0;                 // when the times were last reset
   std::vector<std::shared_ptr<Memory>> memory_;  // all that the pointers below refer to
   Sea sea_;
-  double* highest_ = nullptr;  // ever, but for the last step's if that was an odd one
+  double* highest_ = nullptr;  // ever, except the last step's if that was an odd one
   double* packed_ = nullptr;
   double* inbox_ = nullptr;         // rank 0, pinned: one block of any rank
   std::uint64_t* clock_ = nullptr;  // clock, compute and wait totals, samples: kClockWords

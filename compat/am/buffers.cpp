@@ -125,7 +125,7 @@ std::optional<Buffers::Barred> Buffers::bar(std::size_t number) {
 }
 
 // Waits until no message is at these rows; then they are free. Without the mutex: events are taken, and other buffers
-// registered, meanwhile. What is issued after the last visit is not at these rows, so it is not waited for.
+// registered, meanwhile. Messages issued after the last visit are not at these rows, so it does not wait for them.
 void Buffers::settle(const std::vector<Barred>& rows) {
   std::vector<std::uint64_t> issued;
   const auto nobody = [&] {
@@ -143,7 +143,7 @@ void Buffers::settle(const std::vector<Barred>& rows) {
   };
   WaitView view = fabric_.wait_view();
   view.faults = nullptr;
-  const Status status = wait_for_self(HostGroup(0, 1), view, nobody);  // who has left has finished its messages
+  const Status status = wait_for_self(HostGroup(0, 1), view, nobody);  // a rank that has left has finished its messages
   if (status != Status::ok) {
     fabric_.check();
     const Row& row = *rows.front().row;
@@ -312,7 +312,7 @@ std::optional<Visit> Buffers::take_streaming(int rank, am_portid_t port, std::si
     const std::uint64_t state = HostGroup::load_relaxed(posting + 1);
     const std::optional<Target> target = number < mailbox_.buffers() ? look(rank, number) : std::nullopt;
     const bool stands = target && target->state == state;
-    if (HostGroup::load_acquire(&its.claimed) != claimed) continue;  // what was read may be a later posting
+    if (HostGroup::load_acquire(&its.claimed) != claimed) continue;  // the row just read may be a later posting
     accept_if(!stands || bytes <= target->bytes, APELINK_ETOOLARGE, bytes,
               " B do not fit the next streaming buffer of ", "port ", port, " of rank ", rank, ", which has ",
               stands ? target->bytes : 0, " B");

@@ -1,8 +1,9 @@
-// Buffers: what is registered, as its owner keeps it and as the other ranks find it.
+// Buffers: the registered memory, as its owner keeps it and as the other ranks find it.
 //
 // The owner asks each peer to map the allocation, or to attach to this process where there is nothing to map, and
 // writes the addresses that it got into its mailbox beside the row. So registering needs no call of a peer, and a put
-// finds all it needs in the owner's mailbox. Where a peer reaches the memory by neither way, the owner's helper copies.
+// finds all it needs in the owner's mailbox. Where a peer reaches the memory by neither way, the owner's proxy thread
+// copies.
 //
 // A Visit is a message at a row. As long as it lasts the owner's unregister() does not return. Thread-safe.
 #pragma once
@@ -18,14 +19,14 @@
 
 namespace onstream::am {
 
-// What a message needs to know of a row.
+// The facts about a row that a message needs.
 struct Target {
   std::size_t row = 0;
   std::uint64_t state = 0;
   std::uint64_t begin = 0;
   std::uint64_t bytes = 0;
   std::uint64_t context = 0;
-  std::uint64_t here = 0;  // where this rank addresses the buffer's begin; may be foreign; 0: by the owner's helper
+  std::uint64_t here = 0;  // this rank's address of its begin, or a remote process address; 0: by the owner's proxy
   bool cpu = false;        // this rank's CPU may touch it there
 };
 
@@ -120,10 +121,10 @@ class Buffers {
   Fabric& fabric_;
   const Mailbox& mailbox_;
   int rank_;
-  bool stage_;        // parameter path: everything through helpers
+  bool stage_;        // parameter path: everything through proxies
   std::mutex mutex_;  // guards the rows of this rank
   std::uint64_t registrations_ = 0;
-  std::vector<std::shared_ptr<const void>> loans_;    // by row, of what some peer reaches by the helper alone
+  std::vector<std::shared_ptr<const void>> loans_;    // by row, of buffers that some peer reaches by the proxy alone
   std::vector<std::atomic<std::size_t>> last_found_;  // row, by owner: looked at first
 };
 

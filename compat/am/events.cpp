@@ -5,7 +5,7 @@ namespace onstream::am {
 Events::Events(const Mailbox& mailbox, int rank, int ranks)
     : mailbox_(mailbox), rank_(rank), ranks_(ranks), heads_(static_cast<std::size_t>(ranks)) {}
 
-// The receiver's word is only looked at when what was last seen of it does not do: it lies in another core's cache.
+// Looks at the receiver's word only when the value last seen leaves no room: it lies in another core's cache.
 bool Events::room_for(const Addressee& to, std::uint64_t wanted) {
   Head& known = head(to);
   const auto fits = [&] { return known.reserved + wanted - known.taken <= mailbox_.events(); };
@@ -68,8 +68,8 @@ bool Events::expects_own(am_portid_t port) {
 
 bool Events::take(am_portid_t port, std::uint64_t generation, Told* out) {
   const std::lock_guard lock(take_mutexes_[port]);
-  // By a thread that still waits at a link that was closed: nothing is its own any more. The port is not opened again
-  // before drop_all() has had the mutex, so that what is true here stays so until the end.
+  // The caller may still wait at a link that was closed: nothing is its own any more. The port is not opened again
+  // before drop_all() has had the mutex, so the answer here holds until the end.
   const Port& its = mailbox_.port(rank_, port);
   if (HostGroup::load_acquire(&its.generation) != generation) return false;  // pairs with close_port()
   for (int k = 0; k < ranks_; ++k) {

@@ -1,8 +1,8 @@
-// Events: the rings that tell links what has happened, seen from one rank.
+// Events: the rings of a link's events, seen from one rank.
 //
 // Each rank has one ring for each port and source. A slot belongs to a message from its reservation on, so events of
-// one source come in the order of the calls, whoever copies the payload; and nothing is lost, as there is no
-// reservation without room. A rank's own completions are events from itself. Thread-safe; nothing blocks.
+// one source come in the order of the calls, by whichever way the payload is copied; and nothing is lost, as there is
+// no reservation without room. A rank's own completions are events from itself. Thread-safe; nothing blocks.
 #pragma once
 
 #include <map>
@@ -43,21 +43,21 @@ class Events {
   bool has_room(const Addressee& to);
   // The last that a source does with a slot: the event is seen after all that was stored before it.
   void publish(const Reserved& reserved) const;
-  // The same for a message that came to nothing.
+  // publish() for a message that came to nothing.
   void drop(const Slots& slots) const;
   // For slots that nothing was stored in: the newest may be reserved again, others are dropped.
   void give_back(const Slots& slots);
   // Whether a message of this rank's own will still tell this port of it.
   bool expects_own(am_portid_t port);
   // The next event for a port of this rank, by copy; sources take turns. False: there is none, or the port is no longer
-  // open in this generation: what comes then is another link's. AM_TYPE_NONE: a message that came to nothing had taken
-  // the streaming buffer `row`.
+  // open in this generation: events that come then are another link's. AM_TYPE_NONE: a message that came to nothing had
+  // taken the streaming buffer `row`.
   bool take(am_portid_t port, std::uint64_t generation, Told* out);
   // Drops all that has come to a port that was closed, before it is opened again.
   void drop_all(am_portid_t port);
 
  private:
-  // What this rank knows of one of its rings: how much it has reserved, and what it last saw taken.
+  // This rank's view of one of its rings: how much it has reserved, and the count taken when it last looked.
   struct Head {
     std::uint64_t reserved = 0;
     std::uint64_t taken = 0;

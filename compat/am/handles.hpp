@@ -1,5 +1,5 @@
-// Handles: what programs hold of a link. A handle is never given back to the system, so that the use of one that is
-// closed is an error and no accident.
+// Handles: the program's references to a link. A handle is never given back to the system, so that the use of one that
+// is closed is an error and no accident.
 #pragma once
 
 #include <memory>

@@ -2,8 +2,8 @@
 // are registered, and the rings of events.
 //
 // One symmetric segment, so CPUs of all ranks load and store all of it, and a GPU that has copied a payload stores the
-// word that tells of it. Everything is words of 64 bits. Who writes what stands at each structure; all else only read
-// it. Nothing here blocks but construction, which is collective.
+// word that tells of it. Everything is words of 64 bits. Each structure names its writers; all others only read it.
+// Nothing here blocks but construction, which is collective.
 #pragma once
 
 #include <array>
@@ -20,15 +20,15 @@
 namespace onstream::am {
 
 // A port of a rank. `generation` is odd while a link has it open, and another at every opening: events of an earlier
-// one are dropped. Written by the owner; `claimed` by senders, who take streaming buffers by it.
+// one are dropped. Written by the owner; `claimed` by senders, which take streaming buffers by it.
 struct alignas(64) Port {
   std::uint64_t generation = 0;
   std::uint64_t posted = 0;   // streaming buffers, since the start
   std::uint64_t claimed = 0;  // ... of which so many are used or were taken back
 };
 
-// What `Row::state` says in its low bits; above them stands a number that no two registrations share. An ending row is
-// one that its owner has barred, whose last messages it waits for.
+// The low bits of `Row::state`; above them stands a number that no two registrations share. An ending row is one that
+// its owner has barred, whose last messages it waits for.
 enum class RowState : std::uint64_t { free = 0, persistent, streaming, used, ending_persistent, ending_streaming };
 constexpr std::uint64_t kStateBits = 3;
 constexpr RowState state_of(std::uint64_t word) { return static_cast<RowState>(word & ((1u << kStateBits) - 1)); }
@@ -36,9 +36,10 @@ constexpr std::uint64_t state_word(std::uint64_t number, RowState state) {
   return number << kStateBits | static_cast<std::uint64_t>(state);
 }
 
-// A registered buffer. Written by the owner while it is free, `state` last (release; pairs with the acquire of whoever
-// looks it up); a sender turns streaming into used. `users` counts the messages that are at it: whoever adds itself
-// looks at `state` again, and the owner, once it has changed `state`, waits for 0 (both sequentially consistent).
+// A registered buffer. Written by the owner while it is free, `state` last (release; pairs with the acquire of a rank
+// that looks it up); a sender turns streaming into used. `users` counts the messages that are at it: a message that
+// adds itself looks at `state` again, and the owner, once it has changed `state`, waits for 0 (both sequentially
+// consistent).
 struct alignas(64) Row {
   std::uint64_t state = 0;
   std::uint64_t users = 0;
@@ -50,19 +51,19 @@ struct alignas(64) Row {
   std::uint64_t port = 0;
 };
 
-// What an event tells.
+// The contents of an event.
 struct Told {
   std::uint64_t type = AM_TYPE_NONE;  // am_type_t; AM_TYPE_NONE: came to nothing
   std::uint64_t generation = 0;       // of the port
   std::uint64_t data = 0;
   std::uint64_t rank = 0;  // the other side of the message
-  std::uint64_t port = 0;  // likewise
+  std::uint64_t port = 0;  // of the other side
   std::uint64_t address = 0;
   std::uint64_t buffer = 0;
   std::uint64_t buffer_bytes = 0;
   std::uint64_t bytes = 0;
   std::uint64_t context = 0;
-  std::uint64_t row = 0;  // of a streaming buffer: its number + 1; its registration ends with the event, but for a NONE
+  std::uint64_t row = 0;  // of a streaming buffer: its number + 1; its registration ends with the event, except a NONE
   std::uint64_t registration = 0;  // of that: the number above its row's state
   std::uint64_t entered_ns = 0;
   std::uint64_t copied_ns = 0;
@@ -76,14 +77,15 @@ struct alignas(128) Slot {
   Told told;
 };
 
-// Of one source to one port. `taken` is written by the owner; the source counts what it has put in by itself.
+// The ring from one source to one port. The owner writes `taken`; the source counts by itself the events that it has
+// put in.
 struct alignas(64) Ring {
   std::uint64_t taken = 0;
 };
 
 // Messages of one source to one rank's buffers whose payload a GPU copies after the call: `issued` counts them, written
 // by the source while it visits a row; `done` follows in the order of the source's stream. Before a registration ends
-// the owner waits until `done` has come to what `issued` was when the row's last visit was over.
+// the owner waits until `done` has reached the value that `issued` had when the row's last visit was over.
 struct alignas(64) Traffic {
   std::uint64_t issued = 0;
   std::uint64_t done = 0;
@@ -98,7 +100,7 @@ class Mailbox {
 
   Port& port(int rank, am_portid_t port) const { return at<Port>(rank, 0, port); }
   Row& row(int rank, std::size_t number) const { return at<Row>(rank, rows_, number); }
-  // Where `reader` addresses the row's buffer; 0: not at all, its owner's helper copies.
+  // Where `reader` addresses the row's buffer; 0: not at all, its owner's proxy copies.
   std::uint64_t& address(int rank, std::size_t row, int reader) const {
     return at<std::uint64_t>(rank, addresses_, row * ranks_ + static_cast<std::size_t>(reader));
   }

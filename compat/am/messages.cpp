@@ -74,7 +74,7 @@ std::uint64_t open_generation(const Message& message) {
          ", is not open");
 }
 
-// Until ready(), for what the peer does. Throws Refusal when the deadline passes.
+// Waits for the peer until ready(). Throws Refusal when the deadline passes.
 template <class Ready>
 void wait_for_room(const Message& message, const char* what, const Ready& ready) {
   Fabric& fabric = runtime_of(message).fabric();
@@ -106,7 +106,7 @@ Outcome reserve(const Message& message, Visit& visit, Slots* slots) {
   return Outcome::try_again;
 }
 
-// All but what the receiver's slot says of its buffer.
+// Fills all fields except those of the receiver's slot about its buffer.
 void fill(const Message& message, const Target& target, std::uint64_t offset, const Slots& slots) {
   Told& own = slots.own.slot->told;
   own.type = message.direction == Direction::put ? AM_TYPE_SENT : AM_TYPE_GET;
@@ -138,7 +138,7 @@ void fill(const Message& message, const Target& target, std::uint64_t offset, co
 // The payload, and then the events; or only the latter, where a GPU does both.
 void deliver_now(const Message& message, Way way, const Payload& payload, const Target& target, const Slots& slots) {
   Runtime& runtime = runtime_of(message);
-  runtime.mover().finish();  // what a GPU still copies came before
+  runtime.mover().finish();  // the copies that a GPU still makes came before
   runtime.mover().move_now(way, payload, target);
   const std::uint64_t copied_ns = runtime.stamp();
   for (const Reserved& one : {slots.theirs, slots.own}) {
@@ -184,7 +184,7 @@ int transfer(const Message& message, am_vaddr_t remote) {
   }
 }
 
-// To the next streaming buffer. Its slots come first: who takes a buffer uses it.
+// Sends to the next streaming buffer. The message's slots come first: a sender that takes a buffer uses it.
 int stream(const Message& message) {
   check(message);
   Runtime& runtime = runtime_of(message);

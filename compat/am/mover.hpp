@@ -1,9 +1,9 @@
 // Mover: how a payload travels between a local buffer and a peer's registered one, and how slots are published behind
 // it.
 //
-// Four ways, by what this rank reaches: its CPU copies (cpu); the system does, process to process (foreign); its GPU
-// does, on one stream of the rank's, and stores the words of the events behind the payload (stream); the owner's helper
-// thread does (helper). All but stream are done when the call returns. Thread-safe.
+// Four ways, by the memory that this rank reaches: its CPU copies (cpu); the system does, process to process (foreign);
+// its GPU does, on one stream of the rank's, and stores the words of the events behind the payload (stream); the
+// owner's proxy thread does (helper). All but stream are done when the call returns. Thread-safe.
 #pragma once
 
 #include <deque>
@@ -55,7 +55,7 @@ class Mover {
   int rank_;
   bool on_host_;
   Stream stream_;
-  std::mutex mutex_;  // guards the order of the stream, and what follows
+  std::mutex mutex_;  // guards the order of the stream, and the members below
   std::deque<Pending> pending_;
   bool used_ = false;  // the stream has work that nobody has waited for
 };

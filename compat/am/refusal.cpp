@@ -10,7 +10,7 @@ namespace onstream::am {
 
 namespace {
 
-// Of this thread. No allocation: it also tells that there is no memory.
+// This thread's story. No allocation: it also tells that there is no memory.
 std::array<char, 4096>& story() {
   thread_local std::array<char, 4096> text{};
   return text;
@@ -35,7 +35,8 @@ int code_of(ErrorCode code) {
   return APELINK_ESYSTEM;
 }
 
-// That of a failed world tells how to go on in other words than this interface's.
+// Keeps the world's own story for a failed world: the error's text tells how to go on in other words than this
+// interface's.
 int keep_error(const char* call, const Error& error) noexcept {
   try {
     const auto story = error.of_failure() ? story_of_failure() : std::nullopt;

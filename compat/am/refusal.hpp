@@ -1,5 +1,5 @@
-// Refusal: why a call does not do what it was asked, as the code that it returns and the story that ape_last_error()
-// tells; and what every call does about it.
+// Refusal: why a call refuses its task, as the code that it returns and the story that ape_last_error() tells; and the
+// handling common to all calls.
 #pragma once
 
 #include <exception>
@@ -35,7 +35,7 @@ void accept_if(bool holds, int code, const Parts&... parts) {
 // Keeps the story for ape_last_error(). Called within a catch block.
 int told(const char* call) noexcept;
 
-// Runs a call; its answer, or the code of what went wrong.
+// Runs a call; returns its answer, or the error's code.
 template <class Function>
 int guarded(const char* call, const Function& function) noexcept {
   try {

@@ -11,7 +11,7 @@ std::size_t size_of(std::int64_t value) { return static_cast<std::size_t>(value)
 
 bool is_open(std::uint64_t generation) { return generation % 2 == 1; }
 
-// What one rank alone can get wrong, as its launcher may give it other parameters.
+// Makes the world, and checks that the torus and its parameters are equal, as one rank's launcher may give it others.
 std::shared_ptr<World> world_of_equals() {
   std::shared_ptr<World> world = World::create();
   const Parameters& its = world->fabric()->parameters();
@@ -66,8 +66,8 @@ void Runtime::finish_messages() noexcept {
   }
 }
 
-// Whether some rank may register memory that some peer reaches by its owner's helper only: then all have one. On the
-// host device none needs it where every process may attach to every other.
+// Starts the proxy threads: all ranks have one if some rank may register memory that some peer reaches by its owner's
+// proxy only. On the host device none needs it where every process may attach to every other.
 void Runtime::meet() {
   const bool stage = fabric().parameters().path == "stage";
   const auto mine = [&] {
@@ -107,7 +107,7 @@ void Runtime::close_port(am_portid_t number) {
     const std::uint64_t generation = HostGroup::load_relaxed(&port.generation);
     HostGroup::store_release(&port.generation, generation + 1);  // pairs with the senders, and with take()
   }
-  finish_messages();  // whoever closes a link frees its buffers next
+  finish_messages();  // the caller frees the link's buffers next
   buffers_.remove_all(number);
   events_.drop_all(number);
   const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Runtime: what the links of one process share - the world, the torus, the mailbox; made by all ranks with their first
+// Runtime: shared by the links of one process - the world, the torus, the mailbox; made by all ranks with their first
 // link, and ended with the process's last. And Link: a port of it.
 //
 // Calls keep their Link, and so the Runtime, while they run: a link may be closed by another thread meanwhile.
@@ -53,7 +53,7 @@ class Runtime {
   Buffers buffers_;
   Mover mover_;
   bool stamps_;
-  std::mutex mutex_;                     // guards what follows, and this rank's ports
+  std::mutex mutex_;                     // guards the members below, and this rank's ports
   std::array<bool, AM_NPORTS> ports_{};  // that a link has
   std::map<void*, std::shared_ptr<Memory>> memories_;
 };

@@ -9,7 +9,7 @@ namespace onstream::am {
 
 namespace {
 
-// What one axis of an address holds.
+// The number of nodes that one axis of an address can tell apart.
 constexpr std::array<unsigned, 3> kMost = {1u << 11, 1u << 11, 1u << 10};
 
 // The parameter's rule has seen to three numbers.
@@ -24,7 +24,7 @@ std::array<unsigned, 3> parsed(const std::string& text) {
   return shape;
 }
 
-// Of all shapes the one with the least faces; of equals the one that is longest along x, then along y.
+// The shape with the least faces; among equals the one that is longest along x, then along y.
 std::array<unsigned, 3> nearest_to_a_cube(unsigned ranks) {
   std::array<unsigned, 3> best = {ranks, 1, 1};
   const auto surface = [](const std::array<unsigned, 3>& s) { return s[0] * s[1] + s[1] * s[2] + s[0] * s[2]; };

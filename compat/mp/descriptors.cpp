@@ -1,4 +1,4 @@
-// Descriptors: what kernels of the program start and await communication with.
+// Descriptors, with which kernels of the program start and await communication.
 //
 // A descriptor is a doorbell. The op itself is enqueued here, on a stream of the library's own, behind a wait for that
 // doorbell; so no CPU takes part when the kernel rings it.
@@ -27,7 +27,7 @@ int get_descriptors(send_desc_t* send, mp_request_t* req) {
     demand(send != nullptr, MP_FAILURE, "a null pointer");
     const std::shared_ptr<Operation> request = runtime.request_of(req);
     runtime.demand_prepared({&request, 1});
-    const auto hold = DeferredRelease::hold();  // the program may have to launch what rings
+    const auto hold = DeferredRelease::hold();  // the program may have to launch the kernel that rings
     request->words = runtime.words()->take();
     const Stream stream = runtime.pair(request->peer).sending.get(runtime.world().device());
     const auto keep = [&] { runtime.progress().keep({hold, request->words}, runtime.world().device().record(stream)); };
@@ -59,7 +59,7 @@ int get_descriptors(wait_desc_t* wait, mp_request_t* req) {
     const Stream stream = line.get(runtime.world().device());
     runtime.demand_same_graph({&request, 1}, stream);
     if (request->words == nullptr) request->words = runtime.words()->take();
-    const auto hold = DeferredRelease::hold();  // what the peer waits for before it sends may be launched after this
+    const auto hold = DeferredRelease::hold();  // the peer may wait, before it sends, for a kernel launched after this
     Poster poster(runtime, stream);
     poster.await(request);
     poster.store_word(&request->words->done, 1, sizeof request->words->done);

@@ -1,4 +1,4 @@
-// What every call does: finds the runtime, and turns what goes wrong into a return code and a line that says why.
+// The frame of every call: finds the runtime, and turns an error into a return code and a line that says why.
 #pragma once
 
 #include <exception>

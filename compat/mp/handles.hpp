@@ -1,4 +1,4 @@
-// Handles: what programs hold instead of pointers.
+// Handles, which programs hold instead of pointers.
 //
 // A handle is a number that is never used again, so one that outlived its object, or never was one, is noticed.
 #pragma once

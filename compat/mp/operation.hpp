@@ -39,7 +39,7 @@ struct Operation {
   mp_request_t handle = nullptr;   // the program's
   std::vector<Block> blocks;       // the program's memory
   std::shared_ptr<Memory> staged;  // stands in for several blocks
-  std::optional<Batch> batch;      // what a put or get does
+  std::optional<Batch> batch;      // the steps of a put or get
 
   std::shared_ptr<onstream::Request> message;  // of a posted send or receive
   std::shared_ptr<Event> done;                 // behind a put or get; null: it was done at once
@@ -53,7 +53,7 @@ struct Operation {
 
   bool is_message() const { return kind == Kind::send || kind == Kind::recv; }
   bool is_sent() const { return kind != Kind::recv; }
-  // What the message is sent from or received into.
+  // The memory that the message is sent from or received into.
   std::byte* buffer() const {
     if (staged != nullptr) return staged->data();
     return blocks.empty() ? nullptr : blocks.front().address;

@@ -1,4 +1,4 @@
-// Pair: what this rank keeps for one peer - the order of the ops towards it, and the receives posted for it.
+// Pair: this rank's state for one peer - the order of the ops towards it, and the receives posted for it.
 //
 // libmp's ops of a pair are executed in the order of the calls, whichever streams they are posted on, and whether the
 // host or a stream posts them. Here each op is put behind the one before it.
@@ -18,7 +18,7 @@ namespace onstream::mp {
 class Order {
  public:
   bool idle() const { return last_ == nullptr || last_->done(); }
-  // What an op on `stream` must be put behind first; null if nothing. A capture is ordered by the program alone.
+  // The event that an op on `stream` must be put behind first; null if none. A capture is ordered by the program alone.
   std::shared_ptr<Event> before(const Device& device, Stream stream) const {
     return idle() || stream == stream_ || device.capturing(stream) ? nullptr : last_;
   }
@@ -56,12 +56,12 @@ class OwnStream {
 struct Pair {
   bool is_peer = false;
   Order sends;                                     // and puts and gets
-  OwnStream sending;                               // for what the host posts
-  OwnStream receiving;                             // likewise
+  OwnStream sending;                               // for ops that the host posts
+  OwnStream receiving;                             // for receives that the host posts
   OwnStream arriving;                              // waits for receives on behalf of kernels
   std::list<std::shared_ptr<Operation>> prepared;  // not posted yet, in order
 
-  std::mutex mutex;                               // guards what follows
+  std::mutex mutex;                               // guards the members below
   std::deque<std::shared_ptr<Operation>> posted;  // receives that may not have ended, oldest first
 };
 

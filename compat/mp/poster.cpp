@@ -44,7 +44,7 @@ Poster::~Poster() {
   }
 }
 
-// Takes back what was gathered and did not go, the newest first: the order of preparation stays.
+// Takes back the gathered ops that did not go, the newest first: the order of preparation stays.
 void Poster::give_up() {
   batch_.clear();
   sends_.clear();
@@ -134,7 +134,7 @@ void Poster::start(const std::shared_ptr<Operation>& request) {
 }
 
 void Poster::receive(const std::shared_ptr<Operation>& request) {
-  // A message may be shorter than its receive: what it does not fill keeps what was there.
+  // A message may be shorter than its receive: the rest of the buffer keeps its contents.
   if (request->staged != nullptr) add_blocks(batch_, *request, Way::gather);
   flush();
   request->message = world_.irecv(request->buffer(), request->bytes, request->peer, {}, stream_);

@@ -1,8 +1,8 @@
-// Poster: puts ops on one stream, in order and in as few launches as they allow; then notes what they left behind.
+// Poster: puts ops on one stream, in order and in as few launches as they allow; then notes their requests.
 //
 // Ops of one sort that follow each other are gathered - one-sided ops with waits for words, sends, waits for messages -
-// and go together when one of another sort comes. finish() notes what was enqueued; the destructor does it where an op
-// could not be enqueued, and makes those that are not on the stream what they were before.
+// and go together when one of another sort comes. finish() notes the enqueued ops; the destructor does it where an op
+// could not be enqueued, and returns those that are not on the stream to their earlier state.
 #pragma once
 
 #include <memory>
@@ -37,7 +37,7 @@ class Poster {
     State before;  // posted: this is its wait
   };
 
-  // What is gathered goes first if it is of another sort.
+  // Flushes the gathered ops first if they are of another sort.
   void begin(Sort sort);
   void flush();
   void flush_sends();
@@ -47,7 +47,7 @@ class Poster {
   Runtime& runtime_;
   World& world_;
   Stream stream_;
-  Sort sort_ = Sort::steps;  // of what is gathered
+  Sort sort_ = Sort::steps;  // of the gathered ops
   Batch batch_;
   std::vector<std::shared_ptr<Operation>> sends_;
   std::vector<std::shared_ptr<Operation>> awaits_;

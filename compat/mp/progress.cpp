@@ -20,7 +20,7 @@ Progress::~Progress() {
 }
 
 void Progress::make_room(Pair& pair, int peer) {
-  const auto most = static_cast<std::size_t>(world_.fabric()->parameters().lane_receives);
+  const auto most = static_cast<std::size_t>(world_.fabric()->parameters().tag_receives);
   const Deadline deadline(world_.fabric()->parameters().timeout_s);
   for (std::uint32_t round = 0;; ++round) {
     {
@@ -31,7 +31,7 @@ void Progress::make_room(Pair& pair, int peer) {
     advance(pair);
     if (deadline.passed()) {
       fail(ErrorCode::timeout, most, " receives from rank ", peer,
-           " are posted already, and none of them has ended; raise lane_receives");
+           " are posted already, and none of them has ended; raise tag_receives");
     }
     HostGroup::pause(round);
   }

@@ -22,13 +22,13 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Before a receive from `peer` is posted: waits for older ones while a lane's worth is under way.
+  // Before a receive from `peer` is posted: waits for older ones while as many as a tag takes are under way.
   void make_room(Pair& pair, int peer);
   // Takes note of a posted receive.
   void add(Pair& pair, const std::shared_ptr<Operation>& request);
   // Keeps these until the event is done, or the runtime ends.
   void keep(std::vector<std::shared_ptr<const void>> things, std::shared_ptr<Event> until);
-  // Completes what can be completed of this peer's receives.
+  // Completes those of this peer's receives that have ended.
   void advance(Pair& pair);
 
  private:

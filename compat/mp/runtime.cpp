@@ -13,7 +13,7 @@
 #include "onstream/device/memory/pages.hpp"
 #include "poster.hpp"
 
-// Of the stand-in for the CUDA runtime (standin/), if the program uses it: the host stream behind its default stream.
+// The host stream behind the default stream of the stand-in for the CUDA runtime (standin/), if the program uses it.
 extern "C" __attribute__((weak)) void* onstream_standin_default_stream(void);
 
 namespace onstream::mp {
@@ -178,8 +178,8 @@ std::shared_ptr<Queue> Runtime::queue_of(const mp_desc_queue_t* handle) const {
 }
 
 // Messages of one block go by way of pinned memory. CUDA pins whole pages, and refuses copies that touch a page that is
-// pinned and one that is not: what a program may do to its other buffers, so nothing is pinned without need. A buffer
-// on pages that are pinned for another is needed too: kernels touch it there, so the pages must stay.
+// pinned and one that is not. A program may make such copies of its other buffers, so nothing is pinned without need. A
+// buffer on pages that are pinned for another is needed too: kernels touch it there, so the pages must stay.
 void Runtime::reach(Registration& registration, const Block& block, bool by_kernels) const {
   if (registration.reached || (!by_kernels && !world_->device().inspect(block.address).kernel_access)) return;
   registration.pin = world_->device().pin(registration.address, registration.bytes);
@@ -345,7 +345,7 @@ void Runtime::wait_until_seen(const Operation& request) const {
          world_->fabric()->parameters().timeout_s, " s");
 }
 
-// Puts what a receive got where it belongs.
+// Copies a received message from its staging memory to its blocks.
 void Runtime::scatter(Operation& request) {
   std::size_t left = world_->received(request.message);
   Batch batch(world_->one_sided());

@@ -50,7 +50,8 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   World& world() { return *world_; }
-  // What went wrong in a call. Of the world's failure the first that asks hears all that its log has not said.
+  // The text of an error in a call. For the world's failure, the first call that asks gets all that its log has not
+  // said.
   std::string told(const std::exception& error);
   bool failure_told() const { return failure_told_; }
   Pair& pair(int peer) { return *pairs_[static_cast<std::size_t>(peer)]; }
@@ -60,7 +61,7 @@ class Runtime {
   // --- memory ---
   mp_reg_t register_memory(void* address, std::size_t bytes);
   void deregister(mp_reg_t handle);
-  // Collective: what one rank meets, all throw. Also that there is no place for the handle.
+  // Collective: an error of one rank is thrown on all, also that of a null `place`.
   void create_window(void* address, std::size_t bytes, mp_window_t* place);
   void destroy_window(mp_window_t handle);
   // Lets kernels access a word of plain memory; for good.
@@ -68,7 +69,7 @@ class Runtime {
   std::shared_ptr<Memory> staging_for(const Operation& request);
 
   // --- requests ---
-  // CompiledCall; blocks are checked against the registration.
+  // Prepared; blocks are checked against the registration.
   std::shared_ptr<Operation> message(Kind kind, std::vector<Block> blocks, int peer, const mp_reg_t* reg);
   std::shared_ptr<Operation> put(Block source, int peer, const mp_reg_t* reg, std::size_t offset, mp_window_t window,
                                  int flags);
@@ -79,13 +80,13 @@ class Runtime {
   // Throws EINVAL for a handle that is none, or is there twice.
   std::shared_ptr<Operation> request_of(const mp_request_t* handle) const;
   std::vector<std::shared_ptr<Operation>> requests_of(std::span<mp_request_t> handles) const;
-  // After it was prepared; and when it is started, which must be in this order. The demand changes nothing. What was
-  // taken and could not be started is put back, the newest first.
+  // remember() after an op was prepared, take_prepared() when it is started, in the order of preparation. The demand
+  // changes nothing. Ops that were taken and could not be started are put back, the newest first.
   void remember(const std::shared_ptr<Operation>& request);
   void demand_prepared(std::span<const std::shared_ptr<Operation>> requests);
   void take_prepared(const std::shared_ptr<Operation>& request);
   void put_back(const std::shared_ptr<Operation>& request);
-  // Throws EINVAL unless the stream may wait for these posted requests: a capture for what was posted in one, and for
+  // Throws EINVAL unless the stream may wait for these posted requests: a capture for requests posted in one, and for
   // nothing else. No receive is: its message would come once, and the graph's wait at every replay.
   void demand_same_graph(std::span<const std::shared_ptr<Operation>> requests, Stream stream) const;
   // Ends the program's handle of a NOWAIT put that is posted or queued.
@@ -129,7 +130,7 @@ class Runtime {
   Handles<WindowObject, mp_window_t> windows_;
   Handles<Queue, mp_desc_queue_t> queues_;
   std::vector<std::shared_ptr<void>> pinned_words_;
-  OwnStream taking_;  // where MP_PUT_INLINE reads device memory: what waits for a doorbell is on no such stream
+  OwnStream taking_;  // where MP_PUT_INLINE reads device memory: no op here waits for a doorbell
   ParentsOwn<Progress> progress_;
 };
 

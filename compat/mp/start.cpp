@@ -55,7 +55,7 @@ Launch launch_of(const onstream_mp_start& start) {
   return launch;
 }
 
-// Like libmp's queue pairs: one lane a pair; 1024 receives ahead (libmp: 512); sends run ahead by half a megabyte.
+// Like libmp's queue pairs: one tag a pair; 1024 receives ahead (libmp: 512); sends run ahead by half a megabyte.
 Parameters parameters_of(const onstream_mp_start& start) {
   Parameters parameters = Parameters::from_environment();
   const auto prefer = [&](const char* name, const std::string& value) {
@@ -63,15 +63,15 @@ Parameters parameters_of(const onstream_mp_start& start) {
       if (row.name == name && row.set_by == "default") return parameters.set(name, value);
     }
   };
-  prefer("lanes", "1");
-  prefer("lane_bytes", "1048576");
-  prefer("lane_receives", "1024");
+  prefer("tags", "1");
+  prefer("tag_bytes", "1048576");
+  prefer("tag_receives", "1024");
   const bool gpus = no_cuda_reason().empty();
   prefer("device", gpus ? concat("cuda:", start.device) : "host");
   return parameters;
 }
 
-// What this rank can tell before it meets the others, who would wait for it.
+// The errors that this rank can tell before it meets the others, which would wait for it.
 void demand_start(const onstream_mp_start& start) {
   demand(running() == nullptr, MP_FAILURE, "libmp is initialised already; call mp_finalize first");
   demand(start.peer_count >= 0 && (start.peers != nullptr || start.peer_count == 0), MP_FAILURE, "there are ",

@@ -1,5 +1,5 @@
-// One op as a call asks for it, in NCCL's terms no more: what a group keeps until it ends, and what is run at once
-// outside of one. Plain data.
+// One op as a call asks for it, no longer in NCCL's terms: a group keeps it until the group ends; outside of one it
+// runs at once. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -29,19 +29,19 @@ struct Call {
 };
 
 CollectiveCall collective_of(const Call& op);
-// Throws what run() would refuse of a group's ops of one communicator. Enqueues nothing.
+// Throws the refusal that run() would for a group's ops of one communicator. Enqueues nothing.
 void check(std::span<const Call> ops);
 // Enqueues one op that stands alone.
 void run(const Call& op);
 // Enqueues a group's ops of one communicator, as NCCL does: the collectives in the order of the calls, then the
-// messages as one exchange. So a rank may have in a group what another has in two calls, a collective and a message
-// behind it.
+// messages as one exchange. So one rank may have a collective and a message in a group, and another the same in two
+// calls, the message behind the collective.
 void run(std::span<const Call> ops);
 // Microseconds that the collectives among them are predicted to take, one after the other; messages have no prediction.
 double predicted_us(std::span<const Call> ops);
 
-// Messages of one communicator that start together: none waits for another, in whatever order they were asked for. What
-// is refused of them is refused before any has started.
+// Messages of one communicator that start together: none waits for another, in any order of the calls. Refusals come
+// before any has started.
 void exchange_messages(ncclComm& comm, std::span<const Call> messages, Stream stream);
 void check_messages(ncclComm& comm, std::span<const Call> messages);
 

@@ -9,7 +9,7 @@
 #include "onstream/device/devices.hpp"
 #include "onstream/device/kernel/group.hpp"
 
-// Of the stand-in for the CUDA runtime (compat/standin), if the program uses it: the stream behind its default stream.
+// The stream behind the default stream of the stand-in for the CUDA runtime (compat/standin), if the program uses it.
 extern "C" __attribute__((weak)) void* onstream_standin_default_stream(void);
 
 namespace onstream::nccl {
@@ -41,7 +41,7 @@ std::string name_of(const ncclComm& comm) {
                 " of ", comm.size);
 }
 
-// What differs from a world's usual parameters: one lane with room for many small messages, and this rank's own GPU.
+// The differences from a world's usual parameters: one tag with room for many small messages, and this rank's own GPU.
 Parameters parameters_of(const ncclComm& comm) {
   Parameters parameters = Parameters::from_environment();
   const auto prefer = [&](const char* name, const std::string& value) {
@@ -49,8 +49,8 @@ Parameters parameters_of(const ncclComm& comm) {
       if (row.name == name && row.set_by == "default") return parameters.set(name, value);
     }
   };
-  prefer("lanes", "1");
-  prefer("lane_bytes", "262144");
+  prefer("tags", "1");
+  prefer("tag_bytes", "262144");
   if (comm.options.most_blocks) {
     const auto most = std::min<std::int64_t>(parameters.collective_blocks, *comm.options.most_blocks);
     parameters.set("collective_blocks", concat(most));
@@ -171,7 +171,7 @@ ncclResult_t async_result(ncclComm& comm) {
     case State::destroyed: refuse_state(comm);
     case State::ready: break;
   }
-  const Inside inside(comm);  // also while what was wrong is looked at
+  const Inside inside(comm);  // also while the error is looked at
   try {
     comm.world->check();
     return ncclSuccess;

@@ -1,9 +1,9 @@
-// A communicator: a World of its own, and what NCCL's calls keep beside it.
+// A communicator: a World of its own, and the state that NCCL's calls keep beside it.
 //
 // A handle is the object's address, so a call finds it at the price of two loads. Objects are never freed, only
 // emptied: a handle that was destroyed is noticed, for as long as the process lives, at about 400 bytes a communicator.
-// Calls on one communicator come from one thread at a time, as NCCL has it, but for ncclCommGetAsyncError,
-// ncclCommAbort and ncclGetLastError: whoever uses the world is Inside or Looking, and its end waits for that.
+// Calls on one communicator come from one thread at a time, as NCCL has it, except ncclCommGetAsyncError, ncclCommAbort
+// and ncclGetLastError: a thread that uses the world is Inside or Looking, and its end waits for that.
 #pragma once
 
 #include <atomic>
@@ -52,10 +52,10 @@ struct ncclComm {
   std::string place;            // where its ranks met, the same on all of them and of no other communicator
   std::uint64_t serial = 0;     // of this process's communicators
   std::uint64_t splits = 0;     // of this one that began, ever; the same on every rank
-  std::uint64_t shrinks = 0;    // the same of shrinks; only ranks that stay count them
+  std::uint64_t shrinks = 0;    // of this one, ever; only ranks that stay count them
   std::atomic<int> inside = 0;  // threads that use the world
 
-  std::mutex mutex;                               // guards what follows
+  std::mutex mutex;                               // guards the members below
   std::vector<onstream::nccl::Scaling> scalings;  // alive
   std::uint32_t scalings_made = 0;
   std::set<const void*> registered;   // handles of buffers and windows
@@ -71,11 +71,11 @@ namespace onstream::nccl {
 
 // A new object, starting.
 ncclComm& make_comm(int rank, int size, const Options& options);
-// Writes a handle that another thread may look at already, which aborts what starts too long.
+// Writes a handle that another thread may look at already, to abort a start that takes too long.
 inline void publish(ncclComm_t* out, ncclComm_t handle) {
   std::atomic_ref<ncclComm_t>(*out).store(handle, std::memory_order_release);
 }
-// Throws ncclInvalidArgument for null and for what is no communicator.
+// Throws ncclInvalidArgument for null and for a handle of no communicator.
 ncclComm& known(ncclComm_t comm);
 // Throws for one that is not in this state, saying in which it is.
 [[noreturn]] void refuse_state(const ncclComm& comm);
@@ -125,8 +125,8 @@ class Inside {
   ncclComm& comm_;
 };
 
-// An error of the communicator's world becomes a code while that is still there, whoever the caller is. For who is
-// Inside.
+// An error of the communicator's world becomes a code while the world is still there, for any caller. Only for threads
+// that are Inside.
 template <class Function>
 auto in_codes_of(ncclComm& comm, const Function& function) {
   try {
@@ -152,16 +152,16 @@ void start(ncclComm& comm, const Launch& launch);
 bool set_failed(ncclComm& comm, const Refusal& why);
 // Takes the thread that starts it, if there is one.
 std::thread starter_of(ncclComm& comm);
-// Destroys it. Lets the world go, which waits for its work, bounded, and for who is inside; that of one that is still
-// starting is let go by whoever starts it. False if it was destroyed before.
+// Destroys it. Lets the world go, which waits for its work, bounded, and for threads inside; the world of a
+// communicator that is still starting is let go by the starting thread. False if it was destroyed before.
 bool empty(ncclComm& comm);
 // Makes all that waits in the world end. Nothing where there is none.
 void abort(ncclComm& comm, const char* why);
 
-// What became of the world: ncclSuccess while it is whole, and after messages that did not end well, once, what they
-// were. The text is kept in `story`.
+// The world's state: ncclSuccess while it is whole, and after messages that did not end well, once, their error. The
+// text is kept in `story`.
 ncclResult_t async_result(ncclComm& comm);
-// What calls answer once its world has failed, `late` by this rank's own deadline; nothing while it is whole, or gone.
+// The calls' answer once its world has failed, `late` by this rank's own deadline; nothing while it is whole, or gone.
 std::optional<Refusal> refusal_of_failure(ncclComm& comm, bool late);
 
 }  // namespace onstream::nccl

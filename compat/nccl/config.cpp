@@ -29,7 +29,7 @@ class Reader {
     return value;
   }
 
-  // What a newer version has beyond what is known here must not be set.
+  // Options of a newer version, unknown here, must not be set.
   void refuse_newer() const {
     const auto* const words = reinterpret_cast<const char*>(&config_);
     for (std::size_t at = sizeof(ncclConfig_t); at + sizeof(int) <= config_.size; at += sizeof(int)) {

@@ -1,8 +1,8 @@
 // A communicator's options, as ncclConfig_t has them.
 //
-// What changes results or waiting is honoured (blocking, maxCTAs, commName) or refused (netName). The others are hints
-// about resources that onstream does not have, or decides about itself; they are checked for sense, and have no effect.
-// The one that a program may count on (CTAPolicy) is told in the log then, once.
+// Options that change results or waiting are honoured (blocking, maxCTAs, commName) or refused (netName). The others
+// are hints about resources that onstream does not have, or decides about itself; they are checked for sense, and have
+// no effect. The one that a program may count on (CTAPolicy) is told in the log then, once.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,8 @@ struct Options {
   std::string name;
 };
 
-// Of a config, of any version from 2.14 on; `inherited` for null. Throws Refusal naming the option and its value.
+// The options of a config, of any version from 2.14 on; `inherited` for null. Throws Refusal naming the option and its
+// value.
 Options options_of(const ncclConfig_t* config, const Options& inherited = {});
 
 }  // namespace onstream::nccl

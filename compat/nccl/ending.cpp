@@ -1,6 +1,6 @@
 // Communicators ended: finalized, destroyed, aborted, revoked. None of these waits for other ranks' calls, only for
 // this rank's own work, and that is bounded by the deadline; but ncclCommDestroy waits for a start in the background,
-// and for a split of it there until its ranks have met, bounded likewise.
+// and for a split of it there until its ranks have met, also bounded by the deadline.
 #include <optional>
 
 #include "group.hpp"
@@ -15,7 +15,7 @@ namespace {
 // has told of it.
 void check_work(ncclComm& comm) { comm.world->finish(); }
 
-// The same error as a value, for a communicator that goes in any case.
+// The error of check_work() as a value, for a communicator that goes in any case.
 std::optional<Refusal> last_words(ncclComm& comm) {
   if (comm.state.load(std::memory_order_acquire) != State::ready) return std::nullopt;
   try {

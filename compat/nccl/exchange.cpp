@@ -1,12 +1,12 @@
 // A group's messages of one communicator, started together.
 //
 // World::exchange does that, on a GPU in one launch for up to seven peers; a message alone is one too. So no order of
-// the calls, on any rank, makes one wait for another that has not started. A lane takes a limited number of posted
-// receives, so of many messages there are turns of so many for each peer: the n-th message of a pair is in the same
-// turn on both sides.
+// the calls, on any rank, makes one wait for another that has not started. A tag takes a limited number of posted
+// receives, so many messages go in turns of that number for each peer: the n-th message of a pair is in the same turn
+// on both sides.
 //
-// Messages between two ranks match in the order of the calls, whichever streams they are on: what follows on another
-// stream waits for what came before, outside of captures.
+// Messages between two ranks match in the order of the calls, whichever streams they are on: a later message on another
+// stream waits for the earlier ones, outside of captures.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -19,12 +19,12 @@ namespace onstream::nccl {
 
 namespace {
 
-constexpr int kTurn = 48;  // messages of a pair; fewer than lane_receives, and they fit the ring where they are tiny
+constexpr int kTurn = 48;  // messages of a pair; fewer than tag_receives, and they fit the ring where they are tiny
 
 Outgoing outgoing(const Call& op) { return {op.input, op.bytes(), op.other, {}}; }
 Incoming incoming(const Call& op) { return {op.output, op.bytes(), op.other, {}}; }
 
-// What was enqueued before on another stream, outside of captures, comes before what is enqueued now.
+// Puts the next messages behind those enqueued before on another stream, outside of captures.
 void follow_messages(ncclComm& comm, Stream stream) {
   Device& device = comm.world->device();
   if (device.capturing(stream)) return;
@@ -86,7 +86,7 @@ class Turns {
  public:
   Turns(const ncclComm& comm, std::span<const Call> messages) : own_(comm.rank), messages_(messages) {
     counts_.resize(2 * static_cast<std::size_t>(comm.size));
-    most_ = static_cast<int>(std::min<std::int64_t>(kTurn, comm.world->fabric()->parameters().lane_receives));
+    most_ = static_cast<int>(std::min<std::int64_t>(kTurn, comm.world->fabric()->parameters().tag_receives));
   }
 
   bool several() {
@@ -127,8 +127,8 @@ class Turns {
   int turn_ = 0;
 };
 
-// The exchange refuses what cannot be before it starts; so of several, all are checked before the first, and what is
-// this rank's own is copied behind.
+// An exchange refuses impossible messages before it starts; so with several turns, all are checked before the first,
+// and this rank's messages to itself are copied behind.
 void exchange_all(ncclComm& comm, std::span<const Call> messages, Stream stream) {
   check_own(comm, messages);
   Turns turns(comm, messages);

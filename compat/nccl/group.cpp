@@ -64,7 +64,7 @@ void take_back(const Making& making) {
   publish(making.out, nullptr);
 }
 
-// A making, and what it found as it began.
+// A making, and its findings as it began.
 struct Started {
   Making* making;
   Begun begun;
@@ -80,7 +80,7 @@ void begin_in_background(Started& started) {
       if (comm == nullptr || set_failed(*comm, why)) told("the start of a communicator", why);
     }
   });
-  if (comm == nullptr) return starter.detach();  // it needs the parent alone, whose end waits for who is inside
+  if (comm == nullptr) return starter.detach();  // it needs the parent alone, whose end waits for threads inside
   const std::lock_guard lock(comm->mutex);
   comm->starter = std::move(starter);
 }
@@ -157,8 +157,8 @@ ncclResult_t make_all(std::span<Making> makings) {
   return result;
 }
 
-// By communicator, in one order on all ranks, whatever order they are named in, as they may share a stream; and of one
-// by its ranks in this process.
+// Sorts by communicator, in one order on all ranks, independent of the order of the calls, as they may share a stream;
+// within one by its ranks in this process.
 void sort_by_comm(const std::vector<Call>& ops, std::vector<Call>& sorted) {
   sorted = ops;
   std::ranges::stable_sort(sorted, [](const Call& one, const Call& other) {
@@ -193,7 +193,7 @@ void run_meeting(std::span<const Call> sorted) {
   side_by_side(ranks);
 }
 
-// What is refused is refused before anything is started.
+// Refusals come before anything is started.
 void run_all(Group& group) {
   const std::vector<Call>& ops = group.ops;
   const bool one_comm = std::ranges::all_of(ops, [&](const Call& op) { return op.comm == ops.front().comm; });
@@ -219,7 +219,7 @@ bool leaves_last(Group& group) {
   return --group.depth == 0;
 }
 
-// Clears at the end of a scope, whatever happened in it.
+// Clears at the end of a scope, also after an exception.
 struct Clearing {
   Group& group;
   ~Clearing() { group.clear(); }

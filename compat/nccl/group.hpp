@@ -1,4 +1,4 @@
-// Groups: what a thread has asked for between ncclGroupStart and the last ncclGroupEnd, and starts together there.
+// Groups: the calls of a thread between ncclGroupStart and the last ncclGroupEnd, which starts them together.
 //
 // A thread's own; its lists keep their memory, so that a group of a few ops allocates nothing. A call that is refused
 // within a group spoils it: ncclGroupEnd tells that again and starts nothing.
@@ -12,7 +12,7 @@
 
 namespace onstream::nccl {
 
-// What a making finds as it begins. The parent's world stays until `within` goes, whatever ends it meanwhile.
+// The findings of a making as it begins. The parent's world stays until `within` goes, even if it is ended meanwhile.
 struct Begun {
   std::uint64_t number = 0;  // of the parent's makings of this kind
   std::unique_ptr<const Inside> within;
@@ -24,8 +24,8 @@ struct Making {
   ncclComm_t* out = nullptr;
   Options::Start start = Options::Start::blocking;
   std::function<void(Begun begun)> make;
-  // Of the parent's makings of this kind, where there is a parent: counted, and this one numbered, as they begin, so
-  // that those that were refused before do not count.
+  // The count of the parent's makings of this kind, where there is a parent: it counts and numbers each as it begins,
+  // so that those that were refused before do not count.
   std::uint64_t* count = nullptr;
   ncclComm* within = nullptr;  // whose world it takes part in, if it does
 };
@@ -36,8 +36,8 @@ void submit(const Call& op);
 // Makes it, or keeps it for the group's end. ncclInProgress: it is made in the background. Throws, with the handle
 // taken back.
 ncclResult_t submit(Making making);
-// For what cannot wait for the group's end: refuses if this thread's group has ops of the communicator, or makes others
-// from it.
+// For calls that cannot wait for the group's end: refuses if this thread's group has ops of the communicator, or makes
+// others from it.
 void demand_no_ops(const ncclComm& comm);
 // A call was refused.
 void note_in_group(const Refusal& refusal);

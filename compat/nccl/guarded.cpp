@@ -1,5 +1,5 @@
-// What went wrong, for ncclGetLastError: each thread's newest text, and the process's for threads that have none (a
-// watchdog asks about what another thread met).
+// Error texts for ncclGetLastError: each thread's newest, and the process's for threads that have none (a watchdog asks
+// about another thread's error).
 #include "guarded.hpp"
 
 #include <mutex>

@@ -1,5 +1,5 @@
-// What every call does with what goes wrong: a result code for the caller, a text for ncclGetLastError, and, within a
-// group, a note, so that ncclGroupEnd tells it again and starts nothing.
+// Every call's handling of an error: a result code for the caller, a text for ncclGetLastError, and, within a group, a
+// note, so that ncclGroupEnd tells it again and starts nothing.
 #pragma once
 
 #include <exception>
@@ -41,14 +41,14 @@ void demand(bool holds, const Parts&... parts) {
     refuse(ncclInvalidArgument, parts...);
 }
 
-// For a catch block: what went wrong in `call` is kept and noted. `comm` may be null.
+// For a catch block: keeps and notes the error of `call`. `comm` may be null.
 ncclResult_t told(const char* call, ncclComm_t comm) noexcept;
-// The same of a result that was found out elsewhere.
+// As above, for a result that was found out elsewhere.
 ncclResult_t told(const char* call, const Refusal& refusal) noexcept;
 // The code of an exception, and its text.
 Refusal refusal_of(const std::exception_ptr& error, ncclComm_t comm);
 
-// What ncclGetLastError tells this thread from now on, and those that have met nothing themselves.
+// The text that ncclGetLastError gives this thread from now on, and threads that have met no error themselves.
 void keep(const char* text);
 const char* last_error();
 

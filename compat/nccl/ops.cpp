@@ -1,4 +1,4 @@
-// The calls that move data: each checks what it is given, and runs it or leaves it to the group.
+// The calls that move data: each checks its arguments, and runs the op or leaves it to the group.
 #include <limits>
 
 #include "group.hpp"
@@ -9,7 +9,7 @@ using namespace onstream::nccl;
 
 namespace {
 
-// What all of them begin with.
+// The common beginning of all of them.
 Call op_of(OpKind kind, const void* input, void* output, std::size_t count, ncclDataType_t type, ncclComm_t handle,
            CUstream_st* stream) {
   Call op;

@@ -1,4 +1,4 @@
-// What a program asks about the library and about a communicator.
+// A program's queries about the library and about a communicator.
 #include "comm.hpp"
 
 using namespace onstream::nccl;

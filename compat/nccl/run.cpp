@@ -1,7 +1,7 @@
 // Ops as onstream's: collectives by World::collective(), messages by World::exchange, a lone one by send and recv.
 //
-// A group is one operation on all streams that its calls name, as with NCCL: it begins behind what each of them has,
-// and what each gets later comes behind all of it. So all of it is enqueued on the first one's.
+// A group is one operation on all streams that its calls name, as with NCCL: it begins behind the earlier work of each,
+// and later work of each comes behind all of it. So all of it is enqueued on the first call's stream.
 #include <algorithm>
 #include <vector>
 

@@ -59,7 +59,7 @@ struct Wish {
   int rank;  // in the parent
 };
 
-// What every rank of the parent asks for. All of them must come.
+// The wishes of all ranks of the parent, all of which must come.
 std::vector<Wish> wishes_of(ncclComm& parent, std::uint64_t number, int color, int key) {
   const Wish mine{color, key, parent.rank};
   const auto all = parent.world->fabric()->all_gather(concat("ncclCommSplit ", number),
@@ -112,7 +112,7 @@ ncclComm& child_of(ncclComm& parent, int rank, int size, const Options& options)
   return made;
 }
 
-// Of a parent that may be shrunk: also of one that has failed.
+// The launch of a parent that may be shrunk: also of one that has failed.
 Launch launch_to_shrink(ncclComm& parent) {
   const Looking looking(parent);
   const State state = parent.state.load(std::memory_order_acquire);

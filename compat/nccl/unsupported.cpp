@@ -1,6 +1,6 @@
-// The hosts' side of NCCL's interface for kernels (nccl_device.h), which is not here: what would prepare a kernel is
-// refused; what only tells who is where, tells it. Defined all the same, so that a program that also loads NVIDIA's
-// library never hands it a communicator of this one.
+// The hosts' side of NCCL's interface for kernels (nccl_device.h), which is not here: calls that would prepare a kernel
+// are refused; calls that only tell the ranks' places work. Defined all the same, so that a program that also loads
+// NVIDIA's library never hands it a communicator of this one.
 //
 // All ranks are on one host, so the ranks that may load and store each other's memory are all of them.
 #include "comm.hpp"

@@ -1,6 +1,6 @@
 // Collectives of a Group, on symmetric memory: the library's, where Group::in_library() says so. Else every PE fetches
-// what it needs from where it lies; they meet before, so that it is there, and after, so that it may change. Lengths
-// are in bytes, roots are members of the group.
+// the data that it needs from where it lies; they meet before, so that it is there, and after, so that it may change.
+// Lengths are in bytes, roots are members of the group.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ struct Strided {
 };
 void alltoalls(Group& group, void* dest, const void* source, const Strided& how);
 
-// Element by element, in the order of the members, whatever algorithm the parameters ask for: the same bits on every
-// PE.
+// Element by element, in the order of the members, independent of the algorithm that the parameters ask for: the same
+// bits on every PE.
 struct Reduction {
   std::size_t element;
   void (*combine)(void* into, const void* from, std::size_t count);

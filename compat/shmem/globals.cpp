@@ -38,8 +38,8 @@ void add_pages(std::vector<Pages>& all, const Pages& more) {
   }
 }
 
-// Of the executable, which the loader names first: what may be written once relocation is done. A linker may leave any
-// room between the parts that it loads, in which nothing is mapped, or anything by now.
+// The pages of the executable, which the loader names first, that may be written once relocation is done. A linker may
+// leave any room between the parts that it loads, in which nothing is mapped, or anything by now.
 int writable_pages(dl_phdr_info* info, std::size_t, void* found) {
   auto& all = *static_cast<std::vector<Pages>*>(found);
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -47,7 +47,7 @@ int writable_pages(dl_phdr_info* info, std::size_t, void* found) {
   const std::span parts(info->dlpi_phdr, info->dlpi_phnum);
   const auto begin_of = [info](const ElfW(Phdr) & part) { return info->dlpi_addr + part.p_vaddr; };
   const auto relocated = std::ranges::find(parts, ElfW(Word){PT_GNU_RELRO}, &ElfW(Phdr)::p_type);
-  Pages constant;  // rounded as the loader rounds what it protects
+  Pages constant;  // rounded as the loader rounds the pages that it protects
   if (relocated != parts.end()) {
     constant = {down(begin_of(*relocated)), down(begin_of(*relocated) + relocated->p_memsz)};
   }
@@ -79,7 +79,7 @@ std::string_view build_id_in(const char* begin, const char* end, std::size_t ali
   return {};
 }
 
-// Of the executable, which the loader names first.
+// The build ID of the executable, which the loader names first.
 int build_id(dl_phdr_info* info, std::size_t, void* found) {
   constexpr std::size_t kWords = 4;  // notes are padded to them, or to twice that
   for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -93,7 +93,7 @@ int build_id(dl_phdr_info* info, std::size_t, void* found) {
   return 1;
 }
 
-// What two executables differ in: the build ID, which the linker makes of the contents; where it made none, the
+// Differs between two executables: the build ID, which the linker makes of the contents; where it made none, the
 // contents themselves.
 std::string executable() {
   std::string_view id;

@@ -39,7 +39,7 @@ void Group::meet() {
   meet_by_words();
 }
 
-// The first member counts those who come in its first word, and tells them by their second one. Both are as they were
+// The first member counts arrivals in its first word, and tells the others by their second one. Both are as they were
 // when it is over, so the same words may be used at once again.
 void Group::meet_by_words() {
   if (size() == 1) return;

@@ -31,21 +31,21 @@ class Group {
   Runtime& shmem() const { return shmem_; }
   bool is_world() const { return size() == shmem_.size(); }
 
-  // All have come; what their contexts of this group put before is there.
+  // Waits until all have come, and until the earlier puts of their contexts of this group are there.
   void meet();
   struct Range {
     const void* begin;
     std::size_t bytes;
   };
   // Whether the library's collectives do one from `source` to `dest`, as the program names them. The same on every
-  // member, as all name the same symmetric objects: so ask of these, not of what the call makes of them at one member,
-  // and give the most bytes that any member reads. Not where the two overlap and are not one: that is undefined, but
-  // ends no job, and loops end on all members whatever they find.
+  // member, as all name the same symmetric objects: so ask of these, not of the ranges that the call makes of them at
+  // one member, and give the most bytes that any member reads. Not where the two overlap and are not one: that is
+  // undefined, but ends no job, and loops end on all members with any data.
   bool in_library(Range dest, Range source) const;
   // By the library's collectives, of buffers as the program names them, if in_library(). Waits; throws timeout or
   // aborted when the world failed meanwhile.
   void run(CollectiveCall call);
-  // Collective: what every member gives, in their order.
+  // Collective: the values of all members, in their order.
   std::vector<std::uint64_t> exchange(std::uint64_t mine);
 
  private:

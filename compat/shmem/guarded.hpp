@@ -1,4 +1,4 @@
-// What every call does: finds the runtime, and turns what goes wrong into a line that says why, and the job's end.
+// The frame of every call: finds the runtime, and turns an error into a line that says why, and the job's end.
 //
 // OpenSHMEM's calls have no way to return an error, and a PE that went on after one would leave the others waiting. So
 // this ends the job, on every PE, by the world's failure. Calls that can return something say it by attempt().
@@ -26,7 +26,7 @@ inline Runtime& runtime() {
   return *found;
 }
 
-// A failed world has ended what this waited for.
+// A failed world has ended this wait.
 inline void demand_ok(Runtime& shmem, Status status) {
   if (status == Status::ok) [[likely]]
     return;
@@ -43,7 +43,8 @@ auto guarded(const char* call, const Function& function) {
   }
 }
 
-// For what can be refused with `refusal` as the answer; the job goes on. The world's failure ends it all the same.
+// For calls that can be refused with `refusal` as the answer; the job goes on. The world's failure ends it all the
+// same.
 template <class Result, class Function>
 Result attempt(const char* call, Result refusal, const Function& function) {
   try {

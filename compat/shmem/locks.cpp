@@ -1,8 +1,8 @@
 // Locks: tickets, so that PEs get one in the order in which they asked.
 //
 // The lock's word at PE 0 counts the tickets that were given and those that are done with, and names the PE that holds
-// it, for who waits in vain; a free lock has both counts equal and no holder, as the zero it starts as. A wait for a
-// lock ends at the deadline (timeout_s), as every wait does.
+// it, for a PE that waits in vain; a free lock has both counts equal and no holder, as the zero it starts as. A wait
+// for a lock ends at the deadline (timeout_s), as every wait does.
 #include "guarded.hpp"
 
 using namespace onstream;
@@ -29,7 +29,7 @@ struct Word {
   std::uint64_t done() const { return (bits >> kHolderBits) & kCount; }
   std::uint64_t holder() const { return bits & kHolder; }
   bool is_free() const { return given() == done(); }
-  // What the holder adds to make the lock the next one's.
+  // The holder adds this to make the lock the next one's.
   std::uint64_t to_release() const { return ((((done() + 1) & kCount) - done()) << kHolderBits) - holder(); }
 
   static std::uint64_t held_by(int pe) {
@@ -63,7 +63,7 @@ void shmem_set_lock(long* lock) {
       demand_ok(shmem, context.wait_for(look, what));
     }
     (void)context.fetch_add(at, Word::held_by(shmem.rank()), kHome);
-    HostGroup::fence();  // what the holder before wrote is seen
+    HostGroup::fence();  // the stores of the previous holder are seen
   });
 }
 

@@ -63,7 +63,7 @@ void* resize(const char* call, void* address, std::size_t size) {
   });
 }
 
-// Smaller powers of two are alignments too; what is none is refused.
+// Smaller powers of two are alignments too; other values are refused.
 std::size_t whole_alignment(std::size_t asked) {
   return std::has_single_bit(asked) ? std::max(asked, sizeof(void*)) : asked;
 }

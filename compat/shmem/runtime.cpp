@@ -196,7 +196,7 @@ void Runtime::give_collectives(const TeamHandle& parent, TeamHandle* made) {
     return;
   }
   if (made_device_heap() == nullptr && heap_->kind() != MemoryKind::device) return;
-  // Who is in a team that is too large names none, as who is in none does, so that all ranks come.
+  // A PE in a team that is too large names none, as a PE in no team does, so that all ranks come.
   const bool has_some = made != nullptr && is_for_library(made->size());
   const std::shared_ptr<Collective> among =
       world_->collective().among(has_some ? made->team->members() : std::span<const int>());

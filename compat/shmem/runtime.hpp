@@ -1,5 +1,5 @@
-// Runtime: what the library holds between shmem_init and shmem_finalize - the world, the symmetric heap, the globals as
-// a segment, and whatever contexts and teams the program has made.
+// Runtime: the library's state between shmem_init and shmem_finalize - the world, the symmetric heap, the globals as a
+// segment, and the contexts and teams that the program has made.
 //
 // There is at most one, and it is never destroyed by the process's end: threads of the program may still be in calls.
 // Handles that the program gave back stay as objects, so that their use is an error and no accident.
@@ -85,10 +85,10 @@ class Runtime {
   void end_context(ContextHandle& context);
   TeamHandle* adopt(std::shared_ptr<Team> team, const shmem_team_config_t& config);
   Context& collectives_of(TeamHandle& team);
-  // Gives what a split made, null where that is no team, the library's collectives. Collective over the parent. A team
-  // of all PEs has those of the world. Those of fewer are made by all ranks of the world at once, so only where all
-  // split, and not where threads of some rank may split several teams at once; and they take MiB and milliseconds (17
-  // ms of each of 4 PEs on 2 cores), so only for programs with memory on the device, where each step of a Context's
+  // Gives the library's collectives to the team that a split made, null where it made none. Collective over the parent.
+  // A team of all PEs has those of the world. Those of fewer are made by all ranks of the world at once, so only where
+  // all split, and not where threads of some rank may split several teams at once; and they take MiB and milliseconds
+  // (17 ms of each of 4 PEs on 2 cores), so only for programs with memory on the device, where each step of a Context's
   // costs microseconds. Teams of more ranks than the library's have at most (64) get none.
   void give_collectives(const TeamHandle& parent, TeamHandle* made);
   // Whether every CPU loads and stores memory at both places; false too where one of them is not symmetric.
@@ -110,7 +110,8 @@ class Runtime {
  private:
   ContextHandle& made_context(shmem_ctx_t handle);
   Heap* made_device_heap() const { return device_heap_.load(std::memory_order_acquire); }  // pairs with device_heap()
-  // Collective: what ranks may differ in, and must see alike where they choose who does a collective.
+  // Collective: compares the facts that may differ by rank, which all must see alike to choose the library or this
+  // interface for a collective.
   void compare_ranks();
 
   std::shared_ptr<World> world_;

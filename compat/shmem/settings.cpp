@@ -19,7 +19,7 @@ struct Variable {
   std::string text;
 };
 
-// Of "SHMEM_" and "SMA_" with this ending, the first that is set.
+// The first variable that is set, "SHMEM_" or "SMA_" with this ending.
 std::optional<Variable> variable(std::string_view ending) {
   for (const std::string_view prefix : {"SHMEM_", "SMA_"}) {
     std::string name = concat(prefix, ending);

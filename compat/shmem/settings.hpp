@@ -1,5 +1,5 @@
-// Settings: the variables of the standard, and what onstream's own parameters say of this interface. Each variable has
-// an older name, SMA_..., which is asked where the SHMEM_ one is not set.
+// Settings: the variables of the standard, and the parts of onstream's own parameters that concern this interface. Each
+// variable has an older name, SMA_..., which is asked where the SHMEM_ one is not set.
 #pragma once
 
 #include <cstddef>

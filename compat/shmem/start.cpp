@@ -1,4 +1,4 @@
-// Start and end of a PE, and what it may ask of itself.
+// Start and end of a PE, and its queries about itself.
 #include <cstring>
 #include <string>
 

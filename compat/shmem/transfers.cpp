@@ -39,7 +39,7 @@ struct Apart {
   std::ptrdiff_t dst;
   std::ptrdiff_t sst;
 
-  // That of one element is not looked at.
+  // The stride of a single element is not looked at.
   Context::Steps bytes(Length length) const {
     if (length.count == 1) return {0, 0};
     return {in_bytes(dst, length), in_bytes(sst, length)};
@@ -119,7 +119,7 @@ T get_one(const char* call, shmem_ctx_t handle, const T* source, int pe) {
 }  // namespace
 
 // clang-format off
-// Of one type or size: the names behind shmem_ and shmem_ctx_, the elements and their bytes.
+// For one type or size: the names behind shmem_ and shmem_ctx_, the elements and their bytes.
 #define BLOCKS(PUT, GET, TYPE, BYTES, PUT_SIGNAL)                                                                        \
   void shmem_ctx_##PUT(shmem_ctx_t ctx, TYPE* dest, const TYPE* source, size_t n, int pe) {                              \
     put("shmem_" #PUT, ctx, dest, source, {n, BYTES}, pe, When::now);                                            \

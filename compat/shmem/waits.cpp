@@ -24,7 +24,7 @@ Compare compare_of(int cmp) {
   }
 }
 
-// Words of the program, what each is compared with, and which are left out.
+// Words of the program, the value that each is compared with, and which are left out.
 template <class T>
 struct Row {
   const T* words;
@@ -63,7 +63,7 @@ class Looks {
       return false;
     }
   }
-  // The same, with what the word was then; of 4 B and more.
+  // As above, and gives the word's value then; for words of 4 B and more.
   bool sees(std::size_t i, T* word) const {
     if (!by_cpu_ && !(*this)(i)) return false;
     *word = by_cpu_ ? load(i) : own_->fetch(shmem_.place(row_.words + i), shmem_.rank());
@@ -114,7 +114,7 @@ class Looks {
     return compares(row_.compare, sign_of<T>(), static_cast<Word>(word), static_cast<Word>(value));
   }
   T load(std::size_t i) const {
-    // Pairs with whatever release told of the word.
+    // Pairs with the release that told of the word.
     return std::atomic_ref<T>(const_cast<T&>(row_.words[i])).load(std::memory_order_acquire);
   }
 

@@ -25,7 +25,7 @@ T atomic(const char* call, shmem_ctx_t handle, AtomicOp op, T* word, T value, in
 }  // namespace
 
 // clang-format off
-// What answers now, and later; what does not answer. ARGUMENTS are the names of PARAMETERS.
+// Ops with an answer, now and later (_nbi); then ops without. ARGUMENTS are the names of PARAMETERS.
 #define ATOMIC(NAME, TYPE, FORM, OP, VALUE, PARAMETERS, ARGUMENTS)                                                       \
   TYPE shmem_ctx_##NAME##_atomic_##FORM(shmem_ctx_t ctx, PARAMETERS int pe) {                                            \
     return atomic<TYPE>("shmem_" #NAME "_atomic_" #FORM, ctx, AtomicOp::OP, dest, VALUE, pe);                            \

@@ -1,4 +1,4 @@
-// The stand-in for the CUDA runtime over onstream's host device: what cuda_runtime.h declares.
+// The stand-in for the CUDA runtime over onstream's host device: the functions that cuda_runtime.h declares.
 #include <atomic>
 #include <cstring>
 #include <map>

@@ -1,5 +1,5 @@
-// Allocation. One thread alone allocates and frees by tables that all reach; what all do together, thread 0 does for
-// them.
+// Allocation. One thread alone allocates and frees by tables that all reach; in calls that all make together, thread 0
+// does it for them.
 #include <limits>
 
 #include "guarded.hpp"
@@ -10,7 +10,7 @@ using namespace onstream::upc;
 
 namespace {
 
-// Of every part; nothing where no memory has so many.
+// The bytes of every part; nothing where no memory has so many.
 std::optional<std::size_t> part_bytes(const Runtime& upc, std::size_t nblocks, std::size_t nbytes) {
   const auto threads = static_cast<std::size_t>(upc.threads());
   const std::size_t blocks = nblocks / threads + (nblocks % threads != 0 ? 1 : 0);

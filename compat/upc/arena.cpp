@@ -20,7 +20,7 @@ constexpr std::size_t grains_of(std::uint32_t tag) { return tag >> 2; }
 
 }  // namespace
 
-// Of a dead holder the world's failure tells, which ends the wait.
+// If the holder dies, the world's failure ends the wait.
 class Arena::Lock {
  public:
   Lock(World& world, std::uint64_t* word, int thread) : word_(word) {
@@ -33,7 +33,7 @@ class Arena::Lock {
           return held == 0;
         },
         [&] { return concat("thread ", held - 1, " did not give the tables of the shared space back"); });
-    HostGroup::fence();  // what the holder before wrote is seen
+    HostGroup::fence();  // the stores of the previous holder are seen
   }
   ~Lock() { HostGroup::store_release(word_, 0); }  // pairs with the next holder's fence
   Lock(const Lock&) = delete;

@@ -2,9 +2,9 @@
 //
 // Its tables lie in memory that every thread loads and stores, under a lock there; so the owner need not take part.
 // Blocks, free or live, lie side by side in grains. The tag of a block's first grain says which and how long, that of a
-// free block's last grain says how long too; all other tags are 0, so that what is no piece is known as such. Live
-// grains have a byte each, for who asks whether a place may be used. A search begins where the last one ended. Waits
-// for the lock end at the deadline.
+// free block's last grain says how long too; all other tags are 0, so that an address of no piece is known as such.
+// Live grains have a byte each, for the check whether a place may be used. A search begins where the last one ended.
+// Waits for the lock end at the deadline.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class Arena {
   std::optional<std::size_t> allocate(World& world, int thread, std::size_t grains) const;
   // False if no piece begins there.
   bool free(World& world, int thread, std::size_t first) const;
-  // Whether that grain is within a piece. No lock: who has a piece knows that it stays.
+  // Whether that grain is within a piece. No lock: the holder of a piece knows that it stays.
   bool is_live(std::size_t grain) const;
 
   std::size_t grains() const { return grains_; }

@@ -3,7 +3,7 @@
 //
 // UPC asks for the end of the process (upc_global_exit), and a call without a return value has no other way to say that
 // it cannot be done. Reasons begin with "rank N", by which `onstream run` finds where a failure began; a rank is a UPC
-// thread. A thread of the library watches for what other threads tell (compat/common/lookout.hpp).
+// thread. A thread of the library watches for other threads' requests (compat/common/lookout.hpp).
 #pragma once
 
 #include "runtime.hpp"

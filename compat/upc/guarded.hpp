@@ -1,5 +1,5 @@
-// What every call does: joins the other threads if it is the first, and turns what goes wrong into a line that says
-// why, and the job's end.
+// The frame of every call: joins the other threads if it is the first, and turns an error into a line that says why,
+// and the job's end.
 //
 // UPC's calls have no way to return an error, and a thread that went on after one would leave the others waiting.
 #pragma once

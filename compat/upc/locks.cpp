@@ -2,7 +2,7 @@
 //
 // A lock is a piece of host memory of the thread that made it, and its handle a number that says where, the same for
 // all threads. Its two counters are of the tickets that were given and of those that are done with. A wait for a lock
-// ends at the deadline (timeout_s), as every wait does, and names who has it.
+// ends at the deadline (timeout_s), as every wait does, and names the holder.
 #include "guarded.hpp"
 
 namespace {
@@ -55,7 +55,7 @@ class Lock {
   }
   void hold() const {
     upc_.context().set(&words_->holder, static_cast<std::uint32_t>(upc_.thread()) + 1, home_);
-    HostGroup::fence();  // what the holder before wrote is seen
+    HostGroup::fence();  // the stores of the previous holder are seen
   }
   void give_back() const {
     upc_.context().quiet();

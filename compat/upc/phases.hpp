@@ -1,7 +1,7 @@
 // Phases: how the threads meet - barriers, split ones too, and calls that all threads make together.
 //
-// Each phase has a number. A thread tells every other what it does in it, by words in memory that all load and store,
-// and the phase is over for a thread once it has heard all. It can be one phase ahead of another at most, so there are
+// Each phase has a number. A thread tells every other its act in it, by words in memory that all load and store, and
+// the phase is over for a thread once it has heard from all. It can be one phase ahead of another at most, so there are
 // two sets of words. Threads that do different things, or end, are known at once and named; those that do not come are
 // named at the deadline.
 #pragma once
@@ -18,7 +18,7 @@ namespace onstream::upc {
 
 enum class Act : std::uint8_t { none, barrier, end, all_alloc, all_free, all_lock_alloc, all_lock_free, answer };
 
-// What a thread does in a phase.
+// A thread's act in a phase.
 struct Step {
   Act act = Act::none;
   std::array<std::uint64_t, 3> values = {};
@@ -35,10 +35,10 @@ class Phases {
   void notify(const Step& mine);
   bool notified() const { return notified_; }
   const Step& mine() const { return mine_; }  // of the phase that it notified
-  // Ends the phase: what every thread does in it. Throws unless all are in the same call, timeout when one does not
-  // come in time, and aborted when one has left, or the world fails.
+  // Ends the phase: returns every thread's step in it. Throws unless all are in the same call, timeout when one does
+  // not come in time, and aborted when one has left, or the world fails.
   std::vector<Step> wait();
-  // Both, for a call that all make with the same values. Throws naming who does what unless that is so.
+  // Both, for a call that all make with the same values. Throws naming each thread's act unless that is so.
   void agree(const Step& mine);
   // Both: the values that thread 0 has.
   std::array<std::uint64_t, 3> from_first(const std::array<std::uint64_t, 3>& mine);

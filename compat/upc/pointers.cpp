@@ -1,5 +1,5 @@
-// Who is who, and pointers to shared: what they say, and their arithmetic by UPC's layout: blocks are dealt to the
-// threads in turn.
+// The threads' numbers, and pointers to shared: their parts, and their arithmetic by UPC's layout: blocks are dealt to
+// the threads in turn.
 #include "guarded.hpp"
 #include "lookout.hpp"
 
@@ -69,7 +69,7 @@ size_t upc_affinitysize(size_t totalsize, size_t nbytes, size_t threadid) {
     require(threadid < threads, "thread ", threadid, " does not exist; there are threads 0 to ", threads - 1);
     if (nbytes == 0) return threadid == 0 ? totalsize : 0;
     const std::size_t whole = totalsize / nbytes;
-    const std::size_t last = whole % threads;  // who has the block that is not whole
+    const std::size_t last = whole % threads;  // the thread that has the block that is not whole
     const std::size_t blocks = whole / threads + (threadid < last ? 1 : 0);
     return blocks * nbytes + (threadid == last ? totalsize % nbytes : 0);
   });

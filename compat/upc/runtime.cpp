@@ -40,8 +40,8 @@ Runtime::Runtime() : world_(World::create()) {
   world_->barrier();
 }
 
-// Of every part: the word of the exit, the words of the phases, and the tables of both halves of both spaces; those of
-// the symmetric halves are in use at thread 0.
+// Every part holds the word of the exit, the words of the phases, and the tables of both halves of both spaces; those
+// of the symmetric halves are in use at thread 0.
 void Runtime::make_book() {
   std::size_t bytes = kLine + (Phases::word_bytes(threads_) + kLine - 1) / kLine * kLine;
   for (const Space& space : spaces_) bytes += 2 * Arena::table_bytes(space.grains);

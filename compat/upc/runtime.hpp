@@ -1,11 +1,11 @@
-// Runtime: what the library holds from a thread's first call to its end - the world, the shared space, and the book of
+// Runtime: the library's state from a thread's first call to its end - the world, the shared space, and the book of
 // words and tables by which the threads meet and allocate.
 //
 // The shared space is two segments, of host and of device memory. Each thread's part has two halves: pieces that lie at
 // the same place of every part (upc_all_alloc, upc_global_alloc), whose tables thread 0 has, and the thread's own
-// (upc_alloc, locks). The book is memory that every thread loads and stores whatever the path, so a thread allocates
-// and frees alone. One thread of the process uses this. It is never destroyed by the process's end: the program's
-// threads may still run.
+// (upc_alloc, locks). The book is memory that every thread loads and stores on every path, so a thread allocates and
+// frees alone. One thread of the process uses this. It is never destroyed by the process's end: the program's threads
+// may still run.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class Runtime {
   // At that place of every part, or of this thread's. Null where there is no room, and a line that says how much there
   // is.
   upc_ptr_t allocate(const char* call, Half half, MemoryKind kind, std::size_t bytes);
-  // Throws invalid_argument for what no allocation gave, or what was freed.
+  // Throws invalid_argument for a pointer that no allocation gave, or that was freed.
   void free(upc_ptr_t ptr);
 
   // A place of the shared space as Context takes it.

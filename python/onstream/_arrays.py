@@ -1,9 +1,9 @@
-"""What onstream sees of a Python array, and how it hands its own memory out as one.
+"""Reads the address, layout and stream of a Python array, and hands onstream's own memory out as arrays.
 
 span_of() reads any object that numpy, torch, cupy, DLPack, `__cuda_array_interface__` or the buffer protocol describe,
 without copying and without importing a library that the program has not imported itself. A Span holds on to the
 object's memory. view_of() goes the other way: an array of the right library over onstream's memory, which stays alive
-as long as the array does. Nothing here blocks, but own_stream() at its end, or touches the data.
+as long as the array does. Nothing here touches the data, and only own_stream() blocks, at its end.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def span_of(array: Any) -> Span:
 
 
 def natural_of(spans: Iterable[Span]) -> Natural | None:
-    """The same of several arrays: the first one's stream, and whether all of them are given back in order."""
+    """The stream of the first of several arrays, and whether all of them are given back in its order."""
     stream, ordered = None, True
     for span in spans:
         stream = span.stream if stream is None else stream
@@ -123,7 +123,7 @@ def stream_now(span: Span) -> int | None:
 
 
 def library_stream(device: str) -> int | None:
-    """Of the library that view_of() makes arrays of in this memory."""
+    """The current stream of the library whose arrays view_of() makes in this memory."""
     if device == "host":
         return None
     if _importable("cupy"):
@@ -148,7 +148,7 @@ def _torch_stream(torch: Any, device: str) -> Any:
 def streams_in_use(device: str) -> dict[int, Any]:
     """Current streams of this thread that kernels of a GPU's arrays go to, by handle: cupy's, torch's, or the default.
 
-    Of what has been imported; a library that is only half there has no arrays yet. The objects keep the streams.
+    It asks only imported libraries; one that is only half imported has no arrays yet. The objects keep the streams.
     """
     streams: dict[int, Any] = {}
     cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
@@ -186,7 +186,7 @@ def own_stream(device: str) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            with suppress(Exception):  # what has gone wrong already says more
+            with suppress(Exception):  # the exception under way says more
                 if stream is not None:
                     stream.synchronize()
             raise
@@ -520,7 +520,7 @@ def word_of(value: Any, width: int, name: str) -> int:
 
 
 def word_of_type(value: Any, type_name: str, name: str) -> int:
-    """The same of an integer type of 4 or 8 bytes, which has to have the value."""
+    """The bits of a value that this integer type of 4 or 8 bytes can hold; anything else raises."""
     if type_name not in WORDS:
         raise InvalidArgumentError(
             f"words are integers of 4 or 8 bytes, not {type_name or 'of an unknown type'}: {', '.join(WORDS)}"
@@ -543,7 +543,7 @@ def check_same_type(call: str, to: str, source: str) -> None:
 
 
 def rank_of(value: Any, name: str = "rank") -> int:
-    """Any number that a rank, a lane or a channel may have, or a count of them; the callee says whether there is such."""
+    """Any number that a rank, a tag or a channel may have, or a count of them; the callee says whether there is such."""
     number = integer_of(value, name)
     if not -(2**31) <= number < 2**31:
         raise InvalidArgumentError(f"{name} {number} does not exist")
@@ -564,7 +564,7 @@ def check_bytes(nbytes: int, what: str) -> None:
 
 
 def integer_of(value: Any, name: str) -> int:
-    """An argument that counts something, whatever integer type it has. TypeError naming it for anything else: bools too."""
+    """A count, of any integer type. Raises TypeError naming the argument for anything else, bools included."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)

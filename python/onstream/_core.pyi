@@ -36,7 +36,7 @@ class Block:
 
 class Import:
     """
-    What DLPack says of a foreign array, which stays alive as long as this object.
+    A foreign array, as DLPack describes it; it stays alive as long as this object.
     """
 
     @property
@@ -136,7 +136,7 @@ class Request:
     def peer(self) -> int: ...
 
     @property
-    def lane(self) -> int: ...
+    def tag(self) -> int: ...
 
     @property
     def nbytes(self) -> int:
@@ -145,7 +145,7 @@ class Request:
     def __repr__(self) -> str: ...
 
 class Launch:
-    """Who this process is in the job, and where the job meets."""
+    """This process's rank in the job, and where the job meets."""
 
     def __init__(self, rank: int, size: int, port: int, secret: str, address: str = '127.0.0.1') -> None: ...
 
@@ -180,7 +180,7 @@ class Launch:
 
 def launch_from_environment() -> Launch:
     """
-    Who this process is, as its launcher (onstream run, torchrun, mpirun, srun) says.
+    This process's Launch, as its launcher (onstream run, torchrun, mpirun, srun) tells it.
     """
 
 def _end_with_failure() -> None:
@@ -203,7 +203,7 @@ class Fault:
     def peer(self) -> int: ...
 
     @property
-    def lane(self) -> int:
+    def tag(self) -> int:
         """Of a message, or the channel of a collective."""
 
     @property
@@ -230,7 +230,7 @@ class Failure:
 
     @property
     def faults(self) -> list[Fault]:
-        """What every rank reported, this rank's own first."""
+        """The reports of every rank, this rank's own first."""
 
     @property
     def dead(self) -> list[int]:
@@ -265,7 +265,7 @@ class World:
 
     @property
     def launch(self) -> Launch:
-        """Who this rank is in the job. Also once closed."""
+        """This rank's place in the job. Also once closed."""
 
     @property
     def device(self) -> str:
@@ -329,14 +329,14 @@ class World:
 
     def statistics(self) -> dict[str, int]:
         """
-        What the library did and holds, in numbers. registration_...: how look-ups of buffers for peers ended (refused:
-        memory that cannot leave its process; stale: freed since). exposed: what peers map of this rank now; imported:
-        what this rank maps of peers. lane_bytes, segment_bytes: device memory of the library's own.
+        The library's counters and memory. registration_...: how look-ups of buffers for peers ended (refused:
+        memory that cannot leave its process; stale: freed since). exposed: this rank's memory that peers map; imported:
+        peers' memory that this rank maps. message_bytes, segment_bytes: device memory of the library's own.
         """
 
     def _all_gather(self, topic: str, mine: str) -> list[str]: ...
 
-    def send(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> None:
+    def send(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> None:
         """
         Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that
         stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it blocks
@@ -346,31 +346,31 @@ class World:
         that all send first and receive then may wait for each other: post the receive before (irecv), or sendrecv().
         """
 
-    def recv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
+    def recv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
         """
         Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else
         None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front of
-        the array. Only bytes travel, whatever the element types.
+        the array. Only bytes travel, of any element types.
         """
 
-    def sendrecv(self, send_array: object, dest: int, recv_array: object, source: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
+    def sendrecv(self, send_array: object, dest: int, recv_array: object, source: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
         """
         Sends one array to rank `dest` and receives another from rank `source` at the same time: neither waits for the
-        other, so all ranks of a ring may call it. Its halves match plain sends and receives of the lane. Ordered as
-        send() is, and one kernel on cuda. Returns the received message's bytes if it blocked, else None; raises what
-        send() and recv() raise, once both halves have ended. The arrays must not overlap.
+        other, so all ranks of a ring may call it. Its halves match plain sends and receives of the tag. Ordered as
+        send() is, and one kernel on cuda. Returns the received message's bytes if it blocked, else None; raises as
+        send() and recv() do, once both halves have ended. The arrays must not overlap.
         """
 
-    def isend(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
+    def isend(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
         """
         Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel. It does
         not wait for its receive; on a stream, and by path ll, a small one waits once those under way fill the
-        lane's ring, so post receives before, or use sendrecv().
+        tag's ring, so post receives before, or use sendrecv().
         """
 
-    def irecv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
+    def irecv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
         """
-        Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be
+        Starts a receive; complete it with Request.wait(). From one rank, with one tag, tag_receives (64) may be
         posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.
         """
 
@@ -435,7 +435,7 @@ class PlanOp:
     def peer(self) -> int: ...
 
     @property
-    def lane(self) -> int: ...
+    def tag(self) -> int: ...
 
     @property
     def nbytes(self) -> int: ...
@@ -497,9 +497,9 @@ class Elements:
 class PlanBuilder:
     """Collects the operations of a plan. Use World.plan()."""
 
-    def send(self, source: Elements, peer: int, lane: int, note: str) -> None: ...
+    def send(self, source: Elements, peer: int, tag: int, note: str) -> None: ...
 
-    def recv(self, destination: Elements, peer: int, lane: int, note: str) -> None: ...
+    def recv(self, destination: Elements, peer: int, tag: int, note: str) -> None: ...
 
     def put(self, remote: Elements, source: Elements, peer: int, note: str) -> None: ...
 
@@ -513,7 +513,7 @@ class PlanBuilder:
 
     def wait_until(self, word: Elements, compare: str, value: int, note: str) -> None: ...
 
-    def halo(self, array: Elements, ghost: Sequence[int], grid: Sequence[int], periodic: Sequence[bool], corners: bool, lane: int) -> None: ...
+    def halo(self, array: Elements, ghost: Sequence[int], grid: Sequence[int], periodic: Sequence[bool], corners: bool, tag: int) -> None: ...
 
     def refuse(self, why: str) -> None:
         """Lets build() raise on every rank."""
@@ -558,7 +558,7 @@ class OneSided:
 
     def wait(self, many: Many, words: Elements, compare: str, value: int, left_out: Sequence[int], stream: object | None, owners: object) -> list[int] | None:
         """
-        What the host found: the indices, or of `any` the one (the number of words if all are left out).
+        The indices that the host found, or of `any` the one (the number of words if all are left out).
         """
 
     def atomic(self, op: str, word: Elements, rank: int, value: int, expected: int, old: int, stream: object | None, owners: object) -> int | None:
@@ -678,7 +678,7 @@ class Team:
 
     def meet(self) -> None:
         """
-        Of a team: blocks until the hosts of all its ranks have come, whatever is enqueued.
+        Blocks until the hosts of all ranks of the team have come; enqueued work does not matter.
         """
 
     def planned(self, call: CollectiveCall) -> PlannedCall:
@@ -687,7 +687,7 @@ class Team:
     def explain(self, call: CollectiveCall) -> str: ...
 
 class Neighbourhood:
-    """Who exchanges with whom. Use World.neighbourhood()."""
+    """The edges along which ranks exchange. Use World.neighbourhood()."""
 
     @property
     def sources(self) -> list[int]: ...
@@ -743,7 +743,7 @@ class DeviceRow:
     def __repr__(self) -> str: ...
 
 class ParameterRow:
-    """One parameter: its value, and who set it."""
+    """One parameter: its value, and the source that set it."""
 
     @property
     def name(self) -> str: ...

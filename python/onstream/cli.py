@@ -36,7 +36,7 @@ app = typer.Typer(
 
 app.add_typer(bench_app, name="bench")
 
-# Of --bathymetry; demo/bathymetry.py reads them.
+# The files that --bathymetry takes; demo/bathymetry.py reads them.
 BATHYMETRY_FILES = (
     "Elevations in metres, negative under water. .npz: a 2-dimensional array topo, elevation, z, bathymetry or height, "
     "with longitude (lon, x) and latitude (lat, y) in degrees, or with cell_m, the metres from point to point; "

@@ -1,4 +1,4 @@
-"""Collectives over arrays: what World and Team have in common.
+"""Collectives over arrays: the methods that World and Team share.
 
 Every method is called by all ranks of the team, in the same order on each channel. Arrays are contiguous; element types
 are numpy's and torch's, float16, bfloat16, float8 and complex included, and pairs of value and index (a structured dtype
@@ -65,9 +65,10 @@ class Collectives:
 
         Without `out` in place. op: sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, or premulsum, which
         multiplies this rank's array by its `factor` first: an integer if the elements are, else a real number. Bools
-        have min, max, band, bor and bxor alone. Or a function of your own on the host device: op(a, b) of
-        numpy arrays, where `a` is of lower ranks, gives the combined one: associative, it need not commute. deterministic: an
-        `algorithm` that adds in another order than that of the ranks is refused where that changes bits.
+        have min, max, band, bor and bxor alone. On the host device `op` may also be a function, op(a, b) of numpy
+        arrays, where `a` is of lower ranks; it returns the combined array, and is associative but need not commute.
+        deterministic: an `algorithm` that adds in another order than that of the ranks is refused where that changes
+        bits.
         """
         return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
@@ -75,7 +76,7 @@ class Collectives:
         self, array: Any, out: Any = None, *, root: int = 0, op: Op = "sum", factor: float = 1, channel: int = 0,
         algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """The same for the root alone; on the others `out` stays as it is, and may be left out."""
+        """all_reduce for the root alone; on the others `out` stays as it is, and may be left out."""
         return self._reduce("reduce", array, out, op, factor, root, channel, algorithm, deterministic, stream)
 
     def scan(
@@ -118,7 +119,7 @@ class Collectives:
         self, array: Any, out: Any = None, *, root: int = 0, channel: int = 0, algorithm: str = "auto",
         stream: Any = None,
     ) -> Any:  # fmt: skip
-        """The same for the root alone; the others may leave `out` out. Returns `out`."""
+        """all_gather for the root alone; the others may leave `out` out. Returns `out`."""
         source = self._span(array)
         target = None if out is None else self._span(out, writable=True)
         if self._members.rank == root:
@@ -126,7 +127,7 @@ class Collectives:
                 raise InvalidArgumentError("gather: the root needs `out`")
             self._check_size("gather", target, source.nbytes * self._members.size, "out")
         else:
-            target = None  # whatever it is: nothing comes here
+            target = None  # `out` is ignored: nothing comes here
         call = self._move("gather", source, target, source.nbytes, root, channel, algorithm)
         return self._run(call, (source, target), stream, out)
 
@@ -141,7 +142,7 @@ class Collectives:
                 raise InvalidArgumentError("scatter: the root needs an array")
             self._check_size("scatter", source, target.nbytes * self._members.size, "array")
         else:
-            source = None  # whatever it is: nothing leaves from here
+            source = None  # `array` is ignored: nothing leaves from here
         call = self._move("scatter", source, target, target.nbytes, root, channel, algorithm)
         return self._run(call, (source, target), stream, out)
 
@@ -189,7 +190,7 @@ class Collectives:
         send_offsets: Sequence[int] | None = None, receive_offsets: Sequence[int] | None = None, channel: int = 0,
         stream: Any = None,
     ) -> Any:  # fmt: skip
-        """all_to_all of parts of different lengths, in elements; what one rank sends another receives."""
+        """all_to_all of parts of different lengths, in elements; a receive count equals its sender's send count."""
         source, target = self._span(array), self._span(out, writable=True)
         item = source.item_bytes
         send, receive = bytes_of(send_counts, item, "send_counts"), bytes_of(receive_counts, item, "receive_counts")
@@ -212,7 +213,7 @@ class Collectives:
         self, grid: Sequence[int] | None = None, *, periodic: bool | Sequence[bool] = False,
         sources: Sequence[int] = (), destinations: Sequence[int] = (),
     ) -> Neighbourhood:  # fmt: skip
-        """Who exchanges with whom: a grid of ranks, or this rank's own sources and destinations. Collective.
+        """Makes a neighbourhood: a grid of ranks, or this rank's own sources and destinations. Collective.
 
         Every rank of the world calls it on its own team.
         """
@@ -220,11 +221,11 @@ class Collectives:
 
     @property
     def explain(self) -> Collectives:
-        """The same methods, which run nothing: each returns as text which algorithm that very call would take, and why.
+        """The same methods, but they run nothing: each returns as text the algorithm that its call would take, and why.
 
-        world.explain.all_reduce(array, op="max") says it of world.all_reduce(array, op="max"), by this rank alone, and
-        what the other algorithms would cost, or why they cannot. What the call itself refuses is refused, but for where
-        its buffers lie.
+        world.explain.all_reduce(array, op="max") explains world.all_reduce(array, op="max"), on this rank alone; the
+        text also has the cost of the other algorithms, or why they cannot run. It refuses the arguments that the call
+        itself refuses, except that it does not check where the buffers lie.
         """
         return _Explained(self)
 
@@ -315,7 +316,7 @@ class Collectives:
 
 
 class _Explained(Collectives):
-    """What calls would come to: they are made as ever, and not run."""
+    """Explains calls: it makes them as usual, and does not run them."""
 
     def __init__(self, of: Collectives) -> None:
         self._of = of
@@ -331,7 +332,7 @@ class _Explained(Collectives):
         )
 
     def barrier(self, *, channel: int = 0, stream: Any = None) -> str:
-        """The same of Team.barrier(), or World.barrier(stream=...)."""
+        """Explains Team.barrier(), or World.barrier(stream=...)."""
         return self._members.explain(self._barrier_call(channel))
 
     def _run_plain(self, *_: Any) -> bool:

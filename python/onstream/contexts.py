@@ -1,10 +1,10 @@
 """Context: one-sided ops that the host issues, on symmetric memory. Made by World.context().
 
-Memory of another rank is named by what is at the same place in this rank's own part: a SymmetricArray, or a view of this
-rank's part of a segment, of any strides. Blocking calls are done when they return: what was put is in the target's
+The caller names memory of another rank by the same place in this rank's own part: a SymmetricArray, or a view of this
+rank's part of a segment, of any strides. A blocking call is done when it returns: the bytes it put are in the target's
 memory. put_later() and get_later() are done after quiet(); until then the local array must stay as it is, and the
-context keeps it and the symmetric memory alive. Streams are not waited for: what they still do to an array is the program's to wait for. One
-thread at a time uses a context; several may be used at once.
+context keeps it and the symmetric memory alive. A context does not wait for streams: the program must wait for work
+that a stream still does on an array. One thread at a time uses a context; several may be used at once.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Context:
 
         Shapes may differ: element by element, both in row-major order.
         With `signal`, one symmetric integer of 8 bytes, that word of rank's is then changed by `value` (op "add" or
-        "set"): who waits for it sees the data behind it.
+        "set"): a rank that waits for the word then sees the data.
         """
         self._put(to, source, rank, signal, value, op, later=False)
 
     def put_later(
         self, to: Any, source: Any, rank: int, *, signal: Any = None, value: int = 1, op: str = "add"
     ) -> None:
-        """The same, done after quiet()."""
+        """put(), done after quiet()."""
         self._put(to, source, rank, signal, value, op, later=True)
 
     def get(self, to: Any, source: Any, rank: int) -> None:
@@ -50,7 +50,7 @@ class Context:
         self._get(to, source, rank, later=False)
 
     def get_later(self, to: Any, source: Any, rank: int) -> None:
-        """The same, done after quiet()."""
+        """get(), done after quiet()."""
         self._get(to, source, rank, later=True)
 
     # --- words ---
@@ -68,7 +68,7 @@ class Context:
         self.wait_all(self._one(word), value, compare=compare)
 
     def wait_all(self, words: Any, value: int, *, compare: str = "ge", leave_out: Sequence[bool] | None = None) -> None:
-        """Waits until all words compare, but for those that `leave_out` (true: left out) names."""
+        """Waits until all words compare, except those that `leave_out` (true: left out) names."""
         self._core.wait_all(*self._condition(words, value, compare, leave_out))
 
     def wait_any(
@@ -85,7 +85,7 @@ class Context:
         return self._core.wait_some(*self._condition(words, value, compare, leave_out))
 
     def test(self, word: Any, value: int, *, compare: str = "ge") -> bool:
-        """Whether the word compares now. What was put before it was set is seen behind a test that says so."""
+        """Whether the word compares now. If so, the caller sees all bytes that were put before the word was set."""
         return self.test_any(self._one(word), value, compare=compare) is not None
 
     def test_any(
@@ -104,7 +104,7 @@ class Context:
     # --- atomics of one word: done, at the target, when they return the old value, an integer but where floats may be ---
 
     def fetch(self, word: Any, rank: int) -> Any:
-        """What a word of rank's is: an integer or a float of 4 or 8 bytes."""
+        """Returns a word of rank's part: an integer or a float of 4 or 8 bytes."""
         return self._atomic("fetch", word, rank)
 
     def set(self, word: Any, value: Any, rank: int) -> None:
@@ -112,41 +112,41 @@ class Context:
         self._atomic("set", word, rank, value)
 
     def swap(self, word: Any, value: Any, rank: int) -> Any:
-        """Stores a word, an integer or a float, and returns what it was."""
+        """Stores a word, an integer or a float, and returns the old value."""
         return self._atomic("swap", word, rank, value)
 
     def compare_swap(self, word: Any, expected: int, value: int, rank: int) -> Any:
-        """Stores `value` if the word is `expected`; returns what it was."""
+        """Stores `value` if the word is `expected`; returns the old value."""
         return self._atomic("compare_swap", word, rank, value, expected)
 
     def fetch_add(self, word: Any, value: int, rank: int) -> Any:
-        """Adds `value`; returns what was there."""
+        """Adds `value`; returns the old value."""
         return self._atomic("add", word, rank, value)
 
     def fetch_inc(self, word: Any, rank: int) -> Any:
-        """Adds one; returns what was there."""
+        """Adds one; returns the old value."""
         return self._atomic("add", word, rank, 1)
 
     def fetch_and(self, word: Any, value: int, rank: int) -> Any:
-        """Ands with `value`, bit by bit; returns what was there."""
+        """Ands with `value`, bit by bit; returns the old value."""
         return self._atomic("and", word, rank, value)
 
     def fetch_or(self, word: Any, value: int, rank: int) -> Any:
-        """Ors with `value`, bit by bit; returns what was there."""
+        """Ors with `value`, bit by bit; returns the old value."""
         return self._atomic("or", word, rank, value)
 
     def fetch_xor(self, word: Any, value: int, rank: int) -> Any:
-        """Xors with `value`, bit by bit; returns what was there."""
+        """Xors with `value`, bit by bit; returns the old value."""
         return self._atomic("xor", word, rank, value)
 
     # --- order ---
 
     def fence(self) -> None:
-        """What this context put before is seen, by each rank, before what it puts after."""
+        """Orders puts: each rank sees this context's earlier puts before its later ones."""
         self._core.fence()
 
     def quiet(self) -> None:
-        """All its ops are done: what was got is here, what was put is in the targets' memory."""
+        """Completes all its ops: gets have arrived here, puts are in the targets' memory."""
         self._core.quiet()
 
     def barrier(self, team: Team | World | None = None) -> None:
@@ -214,7 +214,7 @@ class Context:
 
 
 def _owner_of(place: Any) -> Any:
-    """What keeps symmetric memory alive."""
+    """The object that keeps this symmetric memory alive."""
     return place.piece.blocks if isinstance(place, SymmetricArray) else place
 
 

@@ -11,15 +11,15 @@ import builtins
 
 
 class Error(RuntimeError):
-    """Whatever onstream raises. The text says what failed, with which values, and what to do about it."""
+    """The base of all that onstream raises. The text names the failure, its values and the remedy."""
 
 
 class InvalidArgumentError(Error, ValueError):
-    """The caller's values cannot work: a rank, a lane, a size, an array that onstream cannot address."""
+    """The caller's values cannot work: a rank, a tag, a size, an array that onstream cannot address."""
 
 
 class UnsupportedError(Error):
-    """This machine or this build lacks what was asked for; the text says what."""
+    """This machine or this build lacks the requested feature, which the text names."""
 
 
 class SystemError(Error, OSError):

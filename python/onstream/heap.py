@@ -1,7 +1,7 @@
 """Heap: symmetric arrays in pieces of segments. Made by World.heap().
 
 empty(), zeros(), resize(), free() and close() are collective: all ranks make the same calls in the same order, and get
-the same place in every rank's part. Calls that differ raise on every rank and name who calls what (parameter
+the same place in every rank's part. Calls that differ raise on every rank and name each rank's call (parameter
 heap_check). Not thread-safe.
 """
 
@@ -37,14 +37,14 @@ class Heap:
         return self._make(self._blocks.allocate, shape, dtype, alignment)
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "float64", *, alignment: int = 64) -> SymmetricArray:
-        """The same, of zeros on every rank."""
+        """empty(), of zeros on every rank."""
         return self._make(self._blocks.allocate_zeroed, shape, dtype, alignment)
 
     def resize(self, array: SymmetricArray, shape: int | Sequence[int]) -> SymmetricArray:
         """The array in another shape: keeps the bytes that fit, row-major, where they are if it can. Collective.
 
-        `array` and its parts are of no use any more. What moves lies at a multiple of 64 bytes, whatever the array's
-        own alignment was.
+        `array` and its parts are of no use any more. An array that moves gets an address that is a multiple of 64
+        bytes; its old alignment is not kept.
         """
         piece = self._own(array, "resize")
         extents, nbytes = _arrays.sized(shape, piece.dtype, "an array")
@@ -75,7 +75,7 @@ class Heap:
 
     @property
     def nbytes(self) -> int:
-        """Of all its segments, on each rank."""
+        """Bytes of all its segments, on each rank."""
         return self._blocks.nbytes
 
     @property

@@ -1,4 +1,4 @@
-"""What `onstream info` shows: devices, who reaches whom, paths, launcher and parameters, as data and as tables.
+"""The data and tables of `onstream info`: devices, which GPUs reach each other, paths, launcher and parameters.
 
 collect() only looks; it makes no world and starts no other process. `python -m onstream.info` prints it as JSON on a
 machine without typer and rich.
@@ -65,7 +65,7 @@ def path_rows() -> list[PathRow]:
     any_gpu = "yes" if gpus else alone
     missing = "no network transport in this build"
     return [
-        PathRow("ll", "data and flag in one store, through the lane's ring", "yes", alone),
+        PathRow("ll", "data and flag in one store, through the tag's ring", "yes", alone),
         PathRow("store", "the sender's kernel stores into the destination", "yes", alone),
         PathRow("load", "the receiver's kernel loads from the source", "yes", alone),
         PathRow("copy", "copy engine", "yes, as a memory copy", alone),
@@ -119,7 +119,7 @@ def transport_rows() -> list[TransportRow]:
 
 
 def attach_setting() -> str:
-    """What the parameter says; each pair of ranks tries for itself with its first large message, and logs a refusal."""
+    """The parameter's setting; each pair of ranks tries for itself with its first large message, and logs a refusal."""
     setting = next(row.value for row in _core.parameters() if row.name == "attach")
     return "yes" if setting == "auto" else "off (parameter attach)"
 
@@ -148,7 +148,7 @@ WIDTH_OF_A_PIPE = 250  # columns: a pipe has none of its own, and narrow cells a
 
 
 def render(facts: dict[str, Any], console: Console, *, all_parameters: bool = False) -> None:
-    """The tables for a person. Of the parameters those that are set, or all, and nothing else."""
+    """Prints the tables. all_parameters: only the parameters, all of them; else just those that are set."""
     if all_parameters:
         console.print(_parameter_table(facts["parameters"], "Parameters"))
         return

@@ -1,9 +1,9 @@
 """Collectives along the edges of a neighbourhood, over arrays; and how the arrays and counts of a move become a call's.
 
-A neighbourhood is made once, by World.neighbourhood() or Team.neighbourhood(), on all ranks. Of a grid the neighbours are
-in MPI's order: of each dimension the lower one, then the upper one, -1 where a grid that is not periodic ends. What is
-sent to the lower neighbour comes from its upper one there. In a graph the n-th edge that a rank names to another is the
-n-th that the other names from it.
+A neighbourhood is made once, by World.neighbourhood() or Team.neighbourhood(), on all ranks. A grid's neighbours are in
+MPI's order: for each dimension the lower one, then the upper one, -1 where a grid that is not periodic ends. A message
+to the lower neighbour arrives there as the one from its upper neighbour. In a graph the n-th edge that a rank names to
+another is the n-th that the other names from it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "float
 # Where the name of a type differs from the library's own.
 _TYPES = {"float8_e4m3fn": "float8_e4m3", "float8_e4m3": "float8_e4m3 of IEEE", "bool": "uint8"}
 _NUMBERS = frozenset((*INTEGERS, *FLOATS))
-_MOST_ALIGNED = 8  # bytes; what the library asks of the address of larger elements, too
+_MOST_ALIGNED = 8  # bytes; the library asks no more of the address of larger elements
 
 
 class Neighbourhood:
-    """Who exchanges with whom. Arrays are contiguous, streams order calls as they do those of a Team."""
+    """The edges along which ranks exchange. Arrays are contiguous, streams order calls as they do those of a Team."""
 
     def __init__(
         self, world: World, team: _core.Team, grid: Sequence[int] | None, periodic: bool | Sequence[bool],
@@ -54,7 +54,7 @@ class Neighbourhood:
 
     @property
     def destinations(self) -> list[int]:
-        """The same of those that it sends to."""
+        """The ranks of the team that this one sends to, in the order of the buffers; -1 where a grid ends."""
         return self._edges.destinations
 
     def all_gather(self, array: Any, out: Any, *, algorithm: str = "auto", stream: Any = None) -> Any:
@@ -115,7 +115,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a move counts in."""
+    """The element that a move counts in."""
 
     type: str
     bytes: int
@@ -131,11 +131,11 @@ _BYTE = Unit("uint8", 1)
 def unit_of(
     kind: str, runner: _core.Team | _core.Neighbourhood, spans: Sequence[_arrays.Span | None], sizes: Sequence[int]
 ) -> Unit:
-    """Of a move of these arrays, in which these numbers of bytes matter.
+    """The unit for a move of these arrays; all of `sizes`, in bytes, must be multiples of it.
 
-    A move is of bytes, whatever they mean; but what this rank has as two types of numbers, or in two byte orders, is
-    refused. Only where the ranks compare their calls (collective_check) it is of the arrays' elements, so that ranks of
-    another type are told: if the library knows the type, and all of the call's arrays that tell theirs have it.
+    A move copies bytes of any type; but two types of numbers, or two byte orders, on this rank are refused. Only where
+    the ranks compare their calls (collective_check) the unit is the arrays' element type, so that ranks of another type
+    are told: if the library knows the type, and all of the call's arrays that tell theirs have it.
     """
     there = [span for span in spans if span is not None and span.nbytes > 0]
     told = {type_name_of(span.dtype): span.item_bytes for span in there if span.dtype}
@@ -170,7 +170,7 @@ def type_name_of(dtype: str) -> str:
 def run_call(
     runner: _core.Team | _core.Neighbourhood, call: _core.CollectiveCall, spans: Sequence[_arrays.Span], stream: Any
 ) -> None:
-    """On the stream, or, with none, on that of the arrays' library; for host arrays the call blocks."""
+    """Runs a call on the stream, or, with none, on that of the arrays' library; for host arrays it blocks."""
     runner.run(call, [span.owner for span in spans], stream, _arrays.natural_of(spans))
 
 
@@ -191,7 +191,7 @@ def contiguous_span(array: Any, world: World, *, writable: bool = False) -> _arr
 
 
 def check_dealt(array: _arrays.Span, parts: int, whom: str) -> None:
-    """Of an all_to_all: whole elements go to each, of an array that tells its elements."""
+    """Checks an all_to_all: each part must be whole elements, if the array tells its elements."""
     if parts > 0 and (array.nbytes % parts != 0 or (array.shape and array.size % parts != 0)):
         raise InvalidArgumentError(f"all_to_all: {array.size} elements cannot be dealt to {parts} {whom}")
 

@@ -1,8 +1,9 @@
 """Plans: operations compiled once and launched many times, over arrays of any strides.
 
 PlanBuilder reads arrays (see _arrays.py) and hands their addresses down; a Plan keeps alive the arrays that it was
-built over, and whatever keeps a launch of it (a stream, a Graph) keeps the plan. Operations of one launch run concurrently, except that
-signals and atomics follow the puts added before them, and that collectives run behind all others, in the order added.
+built over, and a stream or Graph that keeps a launch of it keeps the plan. Operations of one launch run concurrently,
+except that signals and atomics follow the puts added before them, and that collectives run behind all others, in the
+order added.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class PlanBuilder:
     """Collects the operations of a plan. Each that adds some returns the builder; wrong values raise at once.
 
-    But for halo(), which all ranks call: what is wrong with its arguments is told by build(), on every rank.
+    Except of halo(), which all ranks call: build() reports errors in its arguments, on every rank.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -33,7 +34,7 @@ class PlanBuilder:
         self._spans: list[_arrays.Span] = []
         self._wrong: Exception | None = None  # first of this rank's mistakes that build() tells
 
-    def send(self, source: Any, peer: int, *, lane: int = 0, note: str = "") -> PlanBuilder:
+    def send(self, source: Any, peer: int, *, tag: int = 0, note: str = "") -> PlanBuilder:
         """Sends an array of any strides to the matching recv() of the same plan on `peer`.
 
         build() compares the element types of both sides and refuses those that differ, if both arrays tell theirs
@@ -42,15 +43,15 @@ class PlanBuilder:
         self._core.send(
             self._elements(source, writable=False),
             _arrays.rank_of(peer, "peer"),
-            _arrays.rank_of(lane, "lane"),
+            _arrays.rank_of(tag, "tag"),
             note,
         )
         return self
 
-    def recv(self, destination: Any, peer: int, *, lane: int = 0, note: str = "") -> PlanBuilder:
+    def recv(self, destination: Any, peer: int, *, tag: int = 0, note: str = "") -> PlanBuilder:
         """Receives into an array of any strides, as many bytes as the matching send() has."""
         destination = self._elements(destination, writable=True)
-        self._core.recv(destination, _arrays.rank_of(peer, "peer"), _arrays.rank_of(lane, "lane"), note)
+        self._core.recv(destination, _arrays.rank_of(peer, "peer"), _arrays.rank_of(tag, "tag"), note)
         return self
 
     def put(self, remote: Any, source: Any, peer: int, *, note: str = "") -> PlanBuilder:
@@ -68,7 +69,7 @@ class PlanBuilder:
     def get(self, destination: Any, remote: Any, peer: int, *, note: str = "") -> PlanBuilder:
         """Fills `destination` from `remote`, as in put(), of the same number of bytes.
 
-        Reads what lies there when a launch begins, or later: a wait of the same plan does not hold it back.
+        Reads the bytes there when a launch begins, or later: a wait of the same plan does not hold it back.
         """
         to, span = self._span(destination, writable=True), self._remote(remote, peer, writable=False)
         check = _arrays.check_same_type if isinstance(remote, SymmetricArray) else _values.check_same_order
@@ -135,11 +136,11 @@ class PlanBuilder:
         grid: Sequence[int] | None = None,
         periodic: bool | Sequence[bool] = False,
         corners: bool = False,
-        lane: int = 0,
+        tag: int = 0,
     ) -> PlanBuilder:
         """Adds the exchange of an array's ghost cells; see World.halo(). Collective if `grid` is left out.
 
-        What is wrong with this rank's block or arguments is told by build(), on every rank.
+        build() reports errors in this rank's block or arguments, on every rank.
         """
         try:
             span = self._span(array, writable=True)
@@ -149,7 +150,7 @@ class PlanBuilder:
             _check_dimensions(wraps, dims, "periodic")
             with_corners = _values.flag_of(corners, "corners")
             ranks = [] if grid is None else [_arrays.rank_of(n, "grid") for n in grid]
-            number = _arrays.rank_of(lane, "lane")
+            number = _arrays.rank_of(tag, "tag")
         except (TypeError, ValueError, UnsupportedError) as error:
             if grid is None:
                 self._choose_grid(None)  # the others are there
@@ -312,7 +313,7 @@ class Plan:
 
     @property
     def ops(self) -> list[_core.PlanOp]:
-        """What explain() shows, as data."""
+        """The rows of explain(), as data."""
         return self._core.ops
 
     @property

@@ -1,9 +1,9 @@
 """SymmetricArray: an array at the same place of every rank's part of a segment or heap, and the one-sided ops on it.
 
-A part of it, by integers and slices, is one too: what is not contiguous is a strided put or get. Ops are ordered on
-`stream`, where they do not block and may be captured; without a stream they go by the local array, as World.send() does,
-and block for a host array. The peer takes no part. Words that are waited for, signalled or changed at once are integers
-of 4 or 8 bytes (signals 8); floats may be fetched, set and swapped.
+A part of it, by integers and slices, is one too: a put or get of a part that is not contiguous is strided. Ops are
+ordered on `stream`, where they do not block and may be captured; without a stream they go by the local array, as
+World.send() does, and block for a host array. The peer takes no part. Words that are waited for, signalled or changed
+atomically are integers of 4 or 8 bytes (signals 8); floats may be fetched, set and swapped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FLOATS = {"float32": "<f", "float64": "<d"}
 _COUNTERS = ("int64", "uint64")
-_PLACES = {4: ("int32", "uint32"), 8: _COUNTERS}  # of what a wait on a stream reads and writes, by bytes
+_PLACES = {4: ("int32", "uint32"), 8: _COUNTERS}  # types of words that a wait on a stream reads and writes, by bytes
 _BITWISE = ("add", "and", "or", "xor")
 
 
@@ -134,7 +134,7 @@ class SymmetricArray:
         Shapes may differ: element by element, both in row-major order. Bytes that tell no type, such as a bytearray,
         fit any.
         With `signal`, one symmetric integer of 8 bytes, that word of rank's is then changed by `value` (op "add" or
-        "set"): who waits for it sees the array's elements behind it.
+        "set"): a rank that waits for the word then sees the array's elements.
         """
         span = _arrays.checked_span(array, False, self._world)
         _arrays.check_same_type("put", self.type_name, span.dtype)
@@ -165,7 +165,8 @@ class SymmetricArray:
     def wait(self, value: int, *, compare: str = "ge", stream: Any = None) -> None:
         """Waits until this word of this rank's own part compares with `value`: eq, ne, gt, ge, lt or le.
 
-        What was put before the word was set is seen behind the wait. It ends at the deadline, and fails the world then.
+        Behind the wait all bytes are seen that were put before the word was set. At the deadline it ends and fails the
+        world.
         """
         if self._layout.size != 1:
             raise InvalidArgumentError(
@@ -174,7 +175,7 @@ class SymmetricArray:
         self._wait(_core.Many("all"), value, compare, [], stream, [])
 
     def wait_all(self, value: int, *, compare: str = "ge", leave_out: Any = None, stream: Any = None) -> None:
-        """Waits until all words of this rank's own part compare, but for those that `leave_out` (true: left out) names.
+        """Waits until all words of this rank's own part compare, except those that `leave_out` (true: left out) names.
 
         On a stream `leave_out` is an array of int32 that kernels access and the program keeps as it is.
         """
@@ -207,11 +208,11 @@ class SymmetricArray:
     def atomic(
         self, op: str, rank: int, *, value: Any = 0, expected: Any = 0, old: Any = None, stream: Any = None
     ) -> Any:
-        """Changes this word of rank's part at once, and returns what it was.
+        """Changes this word of rank's part atomically, and returns its old value.
 
-        op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`); of
-        floats fetch, set and swap. On a stream it returns None, and the old value goes to `old`, one element of the same
-        type that kernels access, if there is one. What set returns is of no use.
+        op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`);
+        floats have fetch, set and swap. On a stream it returns None, and the old value goes to `old`, one element of
+        the same type that kernels access, if there is one. The value that set returns means nothing.
         """
         name = self.type_name
         bits = atomic_bits(op, name, value, expected)
@@ -233,11 +234,11 @@ class SymmetricArray:
 
     @property
     def type_name(self) -> str:
-        """Of the elements, as numpy and torch call it: "float64", "bfloat16"."""
+        """The elements' type, as numpy and torch call it: "float64", "bfloat16"."""
         return _arrays.type_name_of(self.dtype)
 
     def elements(self) -> _core.Elements:
-        """Where they lie in this rank's own part: so ops name this place of any rank."""
+        """The elements at their place in this rank's own part, by which ops name the same place of any rank."""
         self._check()
         layout = self._layout
         return _core.Elements(
@@ -249,12 +250,13 @@ class SymmetricArray:
         )
 
     def local_span(self) -> _arrays.Span:
-        """This rank's own, as any op takes an array: without an array library."""
+        """A span of this rank's own elements, as any op takes an array, without an array library."""
         self._check()
         return self._span(self._piece.blocks.local())
 
     def peer_span(self, rank: int) -> _arrays.Span:
-        """The same of a peer's. Raises UnsupportedError, with the reason, where this rank's device cannot reach it."""
+        """A span of a peer's elements. Raises UnsupportedError, with the reason, where this rank's device cannot
+        reach them."""
         self._check()
         return self._span(self._piece.blocks.peer(_arrays.rank_of(rank)))
 
@@ -383,7 +385,7 @@ def elements_of(span: _arrays.Span) -> _core.Elements:
 
 
 def counter_address(word: SymmetricArray) -> int:
-    """Of one symmetric integer of 8 bytes. InvalidArgumentError for anything else."""
+    """The address of one symmetric integer of 8 bytes. Raises InvalidArgumentError for anything else."""
     if not isinstance(word, SymmetricArray) or word.type_name not in _COUNTERS or word._layout.size != 1:
         raise InvalidArgumentError(
             f"a signal is one symmetric integer of 8 bytes, such as heap.zeros(4, 'uint64')[0], not {word!r}"
@@ -407,23 +409,23 @@ def bits_of(value: Any, type_name: str, name: str) -> int:
 
 
 def atomic_bits(op: str, type_name: str, value: Any, expected: Any) -> tuple[int, int]:
-    """Both of an atomic. What is stored or compared is of the word's type; what is added, or'ed and so on is any bits."""
+    """Both operands of an atomic. A stored or compared value has the word's type; add, or and so on take any bits."""
     if type_name not in _arrays.WORDS and type_name not in _FLOATS:
-        return 0, 0  # the core tells what words there are
+        return 0, 0  # the core's error lists the types of words
     if op in _BITWISE and type_name in _arrays.WORDS:
         return _arrays.word_of(value, 4 if type_name.endswith("32") else 8, "value"), 0
     return bits_of(value, type_name, "value"), bits_of(expected, type_name, "expected")
 
 
 def told_bits(value: Any, op: str, type_name: str) -> int:
-    """Of the value of a signal: one of the word's type if it is set; what is added may be of either sign."""
+    """The bits of a signal's value: of the word's type if it is set; an added one may be of either sign."""
     if op == "set":
         return _arrays.word_of_type(value, type_name, "value")
     return _arrays.word_of(value, 8, "value")
 
 
 def value_of(bits: int, type_name: str) -> int | float:
-    """The other way."""
+    """The value of a word from its bits: the inverse of bits_of()."""
     width = 4 if type_name.endswith("32") else 8
     word = bits.to_bytes(width, "little")
     if type_name in _FLOATS:
@@ -432,7 +434,7 @@ def value_of(bits: int, type_name: str) -> int | float:
 
 
 def flags_of(leave_out: Any, count: int) -> list[int]:
-    """1 for each of so many words that is left out. Nothing for None, and of what lies in a GPU's memory."""
+    """A 1 for each of `count` words that is left out. Empty for None, and for an array in a GPU's memory."""
     if leave_out is None or (not isinstance(leave_out, Sequence) and _arrays.span_of(leave_out).device != "host"):
         return []
     given = np.asarray(leave_out)

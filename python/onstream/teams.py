@@ -23,7 +23,7 @@ Choice = tuple[int | None, int, tuple[int, ...]]
 
 
 class Teams(Collectives):
-    """What World and Team have in common: ranks, and teams of them."""
+    """The methods that World and Team share: ranks, and teams of them."""
 
     @property
     def ranks(self) -> list[int]:
@@ -58,7 +58,7 @@ class Teams(Collectives):
         return self._split("split", lambda: (colour, key, ()), channels)
 
     def _split(self, call: str, choose: Callable[[], Choice], channels: int) -> Team:
-        """What choose() raises here is raised on every rank: none is left waiting for the team."""
+        """An exception of choose() here is raised on every rank: none is left waiting for the team."""
         wanted, order, named, error = -1, 0, "", None
         try:
             colour, key, numbers = choose()
@@ -149,7 +149,7 @@ class Team(Teams):
         self._members.meet()
 
     def barrier(self, *, channel: int = 0, stream: Any = None) -> None:
-        """A barrier of the ranks' streams: what is behind it on each comes after what is before it on all."""
+        """A barrier of the ranks' streams: work behind it on any stream runs after all streams' work before it."""
         self._members.run(self._barrier_call(channel), [], stream, None)
 
     def __repr__(self) -> str:

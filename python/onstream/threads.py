@@ -35,10 +35,10 @@ class _Rank(threading.Thread):
             with ExitStack() as outlasting, World(launch=self.launch, **self.parameters) as self.world:
                 if self.world.device != "host":
                     # On the default stream, which all threads share, one rank's wait would keep the others from running.
-                    self.world.synchronize()  # what the program had enqueued there
+                    self.world.synchronize()  # the program's work there
                     outlasting.enter_context(_arrays.own_stream(self.world.device))
                 self.result = self._call(self.world)
-        except BaseException as error:  # whatever it is, the caller's thread raises it
+        except BaseException as error:  # of any type: the caller's thread raises it
             self.error = error
             self.failed_at = self.failed_at or time.monotonic()
 
@@ -59,9 +59,9 @@ def run_threads(size: int, function: Callable[[World], Result], **parameters: An
     """Runs function(world) as `size` ranks and returns their results in rank order.
 
     Keywords are parameters of each World. On a GPU every rank has a current stream of its own, as processes have: in
-    cupy, and in torch if it is imported before. It begins when the default stream has done what it had to do, and has
-    ended when this returns. The first exception of any rank is raised again here; its attribute `rank`, and on Python
-    3.11 and newer a note in its text, name the rank.
+    cupy, and in torch if it is imported before. It begins when the default stream has finished its work, and has ended
+    when this returns. The first exception of any rank is raised again here; its attribute `rank`, and on Python 3.11
+    and newer a note in its text, name the rank.
     """
     if size < 1:
         raise ValueError(f"a job needs at least one rank, not {size}")

@@ -31,7 +31,7 @@ _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
 class World(_core.World, Teams):
     """The ranks of a job. Every parameter (`onstream info --parameters`) is a keyword; None leaves its default.
 
-    Who this rank is comes from the launcher (onstream run, torchrun, mpirun, srun), or from `launch`. Blocks until all
+    The launcher (onstream run, torchrun, mpirun, srun) gives this rank its number, or `launch` does. Blocks until all
     ranks of the job are there.
     """
 
@@ -72,14 +72,14 @@ class World(_core.World, Teams):
 
         A numpy array for memory that the CPU reaches; else a cupy array, a torch tensor, or a DeviceArray, whichever
         library is there. The memory lives as long as the array or a view of it. It is then given back, without blocking,
-        behind what this world has under way, and behind the streams of cupy and torch that were current in the thread
+        behind this world's work under way, and behind the streams of cupy and torch that were current in the thread
         that made the array, or are in the one that lets go of it. Wait for kernels on other streams before.
         """
         extents, nbytes = _arrays.sized(shape, dtype, "an array")
         return _arrays.view_of(self.allocate(nbytes, kind=kind), extents, dtype)
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "float64", *, kind: str = "device") -> Any:
-        """empty(), which is zeroed anyway; for programs that say what they mean."""
+        """empty(), which is zeroed anyway; for programs that rely on the zeros."""
         return self.empty(shape, dtype, kind=kind)
 
     def segment(self, nbytes: int, *, kind: str = "device") -> Segment:
@@ -91,7 +91,7 @@ class World(_core.World, Teams):
     def heap(self, nbytes: int = 64 << 20, *, grow_nbytes: int = 0, kind: str = "device") -> Heap:
         """A Heap of symmetric arrays: `nbytes` of every rank's memory. Collective.
 
-        When that is full it grows by another `grow_nbytes`, or what is asked for if that is more; 0: never.
+        When that is full it grows by another `grow_nbytes`, or by the requested bytes if those are more; 0: never.
         """
         wanted, growth = _arrays.integer_of(nbytes, "nbytes"), _arrays.integer_of(grow_nbytes, "grow_nbytes")
         _arrays.check_bytes(wanted, "a heap")
@@ -118,7 +118,7 @@ class World(_core.World, Teams):
                     "of isend() or irecv()"
                 )
         failure: Error | None = None
-        # Receives first: a peer's wait for its send may need what they fetch.
+        # Receives first: a peer's wait for its send may end only once they have fetched its data.
         for request in sorted(every, key=lambda one: not one._receives):
             try:
                 request._end(stream)
@@ -156,7 +156,7 @@ class World(_core.World, Teams):
         grid: Sequence[int] | None = None,
         periodic: bool | Sequence[bool] = False,
         corners: bool = False,
-        lane: int = 0,
+        tag: int = 0,
         name: str = "halo",
     ) -> plans.Plan:
         """A plan that fills the ghost cells of one array, or of a list of them, from the neighbours. Collective.
@@ -168,19 +168,19 @@ class World(_core.World, Teams):
         """
         builder = plans.PlanBuilder(self, name)
         for array in arrays if isinstance(arrays, (list, tuple)) else [arrays]:
-            builder.halo(array, ghost=ghost, grid=grid, periodic=periodic, corners=corners, lane=lane)
+            builder.halo(array, ghost=ghost, grid=grid, periodic=periodic, corners=corners, tag=tag)
         return builder.build()
 
     # --- capture ---
 
     @contextmanager
     def capture(self, stream: _core.Stream) -> Iterator[_core.Graph]:
-        """Captures what is enqueued on the stream inside the `with` block; nothing of it runs until graph.launch().
+        """Captures the work enqueued on the stream inside the `with` block; none of it runs until graph.launch().
 
-        Inside the block, in its thread, `stream` is the default of this world's sends, receives, collectives, plans and halos, and
-        later of graph.launch(). The graph keeps alive the arrays, plans and requests that it uses. A block that
-        captures nothing raises, and a graph whose block raised cannot be launched. (A graph that torch or cupy captures
-        keeps alive onstream's side alike; arrays are the program's to keep, as always there.)
+        Inside the block, in its thread, `stream` is the default of this world's sends, receives, collectives, plans and
+        halos, and later of graph.launch(). The graph keeps alive the arrays, plans and requests that it uses. A block
+        that captures nothing raises, and a graph whose block raised cannot be launched. (A graph that torch or cupy
+        captures keeps onstream's objects alive too; the program must keep the arrays, as always there.)
         """
         graph = _core.Graph()
         stream._begin_capture()
@@ -208,7 +208,7 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Of each rank's part."""
+        """Bytes of each rank's part."""
         return self._blocks.nbytes
 
     @property
@@ -255,8 +255,8 @@ class Segment:
     ) -> None:
         """Copies a contiguous array into rank's part at `offset`.
 
-        With `signal`, the offset of a word there, the word is then changed by `value` (op "add" or "set"): who waits
-        for it sees the array's bytes behind it.
+        With `signal`, the offset of a word there, the word is then changed by `value` (op "add" or "set"): a rank that
+        waits for it then sees the array's bytes.
         """
         word = None if signal is None else _arrays.offset_of(signal, "signal")
         start, bits = _arrays.offset_of(offset, "offset"), told_bits(value, op, "uint64")
@@ -277,7 +277,7 @@ class Segment:
         self._blocks.wait(_arrays.offset_of(offset, "offset"), bits, compare, stream)
 
     def atomic(self, op: str, rank: int, *, offset: int, value: int = 0, expected: int = 0, width: int = 8) -> int:
-        """Changes a word of 4 or 8 bytes of rank's part at once, and returns what it was. Blocks.
+        """Changes a word of 4 or 8 bytes of rank's part atomically, and returns its old value. Blocks.
 
         op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`).
         """

@@ -117,7 +117,7 @@ std::optional<PlainElements> plain_elements(nb::handle array, Access access) {
 
 void CallForm::refuse(const std::string& why) const {
   throw nb::type_error(
-      concat(name, "(): ", why, "; call ", name, "(", positional, ", *, lane=0, path='auto', stream=None)").c_str());
+      concat(name, "(): ", why, "; call ", name, "(", positional, ", *, tag=0, path='auto', stream=None)").c_str());
 }
 
 void CallForm::refuse_more(std::size_t positional_count, const nb::args& more, const nb::kwargs& unknown) const {
@@ -125,11 +125,9 @@ void CallForm::refuse_more(std::size_t positional_count, const nb::args& more, c
     refuse(concat(positional_count + more.size(), " arguments without a name, but only ", positional,
                   " may come without"));
   }
-  for (const auto& [key, value] : unknown) {
+  for (const auto& [key, _] : unknown) {
     const auto text = nb::cast<std::string>(key);
-    const bool tag = text == "tag";
-    refuse(concat("there is no argument called '", text, "'", tag ? "; a tag is a lane here: lane=" : "",
-                  tag ? nb::cast<std::string>(nb::repr(value)) : ""));
+    refuse(concat("there is no argument called '", text, "'"));
   }
 }
 
@@ -153,9 +151,9 @@ int CallForm::integer(const char* argument, nb::handle value, const char* what) 
   refuse(concat(argument, " is ", told(value), ", but must be ", what));
 }
 
-MessageOptions CallForm::options(nb::handle lane, nb::handle path) const {
+MessageOptions CallForm::options(nb::handle tag, nb::handle path) const {
   MessageOptions options;
-  options.lane = integer("lane", lane, "an integer from 0 on");
+  options.tag = integer("tag", tag, "an integer from 0 on");
   if (!nb::isinstance<nb::str>(path)) {
     refuse(concat("path is ", told(path), ", but must be a string such as 'store'"));
   }

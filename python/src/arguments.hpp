@@ -1,4 +1,4 @@
-// From Python arguments to what a message needs.
+// Reads Python arguments into the buffer and options of a message.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -39,13 +39,13 @@ struct PlainElements {
   std::size_t count() const { return bytes / item_bytes; }
 };
 
-// Nothing for any other array, and for bytes, which do not say what they are.
+// Empty for any other array, and for bytes, which have no element type.
 std::optional<PlainElements> plain_elements(nanobind::handle array, Access access);
 
 // An integer of any type; a bool is none. False, and nothing is written, for anything else.
 bool integer_from(nanobind::handle value, int& number);
 
-// What a call of World takes, for errors: each throws a TypeError that names the argument and shows the form.
+// The arguments of a call of World, for errors: each throws a TypeError that names the argument and shows the form.
 struct CallForm {
   const char* name;
   const char* positional;  // as they are listed: "array, peer"
@@ -54,7 +54,7 @@ struct CallForm {
   void refuse_more(std::size_t positional_count, const nanobind::args& more, const nanobind::kwargs& unknown) const;
   nanobind::handle array(const char* argument, nanobind::handle value) const;
   int integer(const char* argument, nanobind::handle value, const char* what) const;
-  MessageOptions options(nanobind::handle lane, nanobind::handle path) const;
+  MessageOptions options(nanobind::handle tag, nanobind::handle path) const;
 
  private:
   [[noreturn]] void refuse(const std::string& why) const;

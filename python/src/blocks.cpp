@@ -81,9 +81,9 @@ Block part(const Block& all, std::size_t offset, std::size_t bytes) {
 
 // --- memory that is given back ---
 
-// What is enqueued on a stream until now, or a little later: for CUDA's default one. A point in that keeps other
-// streams of the process back, and breaks the capture of one that waits for it, so it is only watched for a while, in
-// which it mostly comes to rest.
+// The end of the work enqueued on CUDA's default stream until now, or a little later. An event recorded there holds
+// other streams of the process back, and breaks the capture of one that waits for it, so the stream is only watched for
+// a while, in which it mostly becomes idle.
 class LaterPoint final : public Event {
  public:
   LaterPoint(std::shared_ptr<Device> device, Stream stream) : device_(std::move(device)), stream_(stream) {}
@@ -111,7 +111,7 @@ class LaterPoint final : public Event {
 // CUDA's, also by its other name: cudaStreamLegacy is 1.
 bool is_default(Stream stream) { return reinterpret_cast<std::uintptr_t>(stream.handle) <= 1; }
 
-// Adds the point behind what the stream has to do. While it is captured, its graph keeps the memory.
+// Adds the point behind the stream's work. While the stream is captured, its graph keeps the memory.
 void add_point(DeferredRelease::Events& after, const std::shared_ptr<Device>& device, Stream stream,
                const std::shared_ptr<const void>& memory) {
   try {
@@ -130,7 +130,7 @@ nb::dict streams_in_use(const Device& device) {
       nb::module_::import_("onstream._arrays").attr("streams_in_use")(concat("cuda:", device.index())));
 }
 
-// The same from a destructor. A Ctrl-C that comes in here is for whoever can be interrupted.
+// streams_in_use() from a destructor. A Ctrl-C that comes in here is raised again for a call that can be interrupted.
 nb::dict streams_at_the_end(const Device& device) {
   const nb::error_scope pending;  // arrays also go while an exception is on its way
   try {
@@ -143,7 +143,7 @@ nb::dict streams_at_the_end(const Device& device) {
   return streams;
 }
 
-// Nothing of Python is called any more, and the process's end frees what is left.
+// If so, nothing of Python may be called any more, and the process's end frees the rest.
 bool python_ends() {
 #if PY_VERSION_HEX >= 0x030D0000
   return !nb::is_alive() || Py_IsFinalizing() != 0;
@@ -152,7 +152,7 @@ bool python_ends() {
 #endif
 }
 
-// What an owner_in_order() does at its end.
+// Gives the memory of an owner_in_order() back at the owner's end.
 class GiveBack {
  public:
   GiveBack(std::shared_ptr<void> memory, MemoryKind kind, std::shared_ptr<Device> device,
@@ -208,7 +208,7 @@ class GiveBack {
 
 std::shared_ptr<void> owner_in_order(std::shared_ptr<void> memory, MemoryKind kind, std::shared_ptr<Device> device,
                                      std::weak_ptr<WorldState> state) {
-  if (device->kind() == DeviceKind::host) return memory;  // whoever enqueues keeps what is used
+  if (device->kind() == DeviceKind::host) return memory;  // each enqueuing call keeps its arrays
   void* address = memory.get();
   return {address, GiveBack(std::move(memory), kind, std::move(device), std::move(state))};
 }
@@ -223,7 +223,7 @@ void bind_blocks(nb::module_& m) {
       .def("bytes_view", &bytes_view, "The block as a numpy array of bytes. Only if on_host.")
       .def("exchange", &exchange, nb::arg("shape"), nb::arg("dtype_code"), nb::arg("dtype_bits"),
            "The block as a DLPack producer on cuda.");
-  nb::class_<Import>(m, "Import", "What DLPack says of a foreign array, which stays alive as long as this object.")
+  nb::class_<Import>(m, "Import", "A foreign array, as DLPack describes it; it stays alive as long as this object.")
       .def_prop_ro("address",
                    [](const Import& import) { return reinterpret_cast<std::uintptr_t>(import.array.data()); })
       .def_prop_ro("shape", &Import::shape)

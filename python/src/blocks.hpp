@@ -19,8 +19,8 @@ struct Block {
 };
 
 // An owner of memory, or of a segment, for Python. The last one that goes gives it back behind the ops of the world
-// that are under way, and behind what array libraries have enqueued on the streams that were current, in this thread,
-// as the owner was made, or are current where it goes. Does not block.
+// that are under way, and behind the work of array libraries on the streams that were current, in this thread, as the
+// owner was made, or are current where it goes. Does not block.
 std::shared_ptr<void> owner_in_order(std::shared_ptr<void> memory, MemoryKind kind, std::shared_ptr<Device> device,
                                      std::weak_ptr<WorldState> state);
 

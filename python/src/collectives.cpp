@@ -72,7 +72,7 @@ std::string place_of(const nb::python_error& error) {
   return concat(" (", file, ":", nb::cast<int>(at.attr("tb_lineno")), ")");
 }
 
-// A function of Python's, called with addresses and a count by whatever thread reduces, also once its caller is gone.
+// A function of Python's. The reducing thread calls it with addresses and a count, also once the caller is gone.
 Combine combine_of(nb::object function) {
   const auto let_go = [](nb::object* held) {
     if (Py_IsInitialized() == 0) return;
@@ -97,8 +97,8 @@ Combine combine_of(nb::object function) {
 using TeamSlot = Slot<std::shared_ptr<Collective>>;
 using NeighbourhoodSlot = Slot<std::shared_ptr<Neighbourhood>>;
 
-// What runs a call, a team's collectives or a neighbourhood, has the caller as an owner: another thread may close the
-// world meanwhile.
+// runner() gives the caller a share of the object that runs a call, a team's collectives or a neighbourhood: another
+// thread may close the world meanwhile.
 struct PyTeam {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<TeamSlot> slot;  // null: of all ranks, which is the world's own
@@ -166,7 +166,7 @@ void abort_for_interrupt(World& world, const CollectiveCall& call) {
   world.abort(concat("rank ", world.rank(), " was interrupted in a collective ", name_of(call.kind)));
 }
 
-// Of a call's arrays.
+// The holds on a call's arrays.
 using Holds = std::array<Hold, 2>;
 
 template <class Self>
@@ -260,7 +260,7 @@ std::optional<PlainCall> plain_call(OpKind kind, nb::handle array, nb::handle ou
   return PlainCall{std::move(call), {std::move(source->hold), in_place ? Hold() : std::move(beside->hold)}};
 }
 
-// Runs what most calls are, of plain host arrays and without options, at a tenth of the cost. False: the caller reads
+// Runs the most common calls, of plain host arrays and without options, at a tenth of the cost. False: the caller reads
 // the arrays, which other calls and all refusals need.
 bool run_plain(const PyTeam& self, const std::string& kind, nb::handle array, nb::handle out, nb::handle op,
                nb::handle root, nb::handle channel, nb::handle algorithm, nb::handle stream) {
@@ -278,7 +278,7 @@ bool run_plain(const PyTeam& self, const std::string& kind, nb::handle array, nb
   return true;
 }
 
-// The hosts of a team meet, whatever its streams wait for.
+// The hosts of a team meet; its streams play no part.
 void meet(const PyTeam& self) {
   CollectiveCall call = collective::barrier();
   call.channel = self.channels;
@@ -330,7 +330,7 @@ void bind_collectives(nb::module_& m) {
            nb::arg("stream").none(),
            "Runs a call of contiguous host arrays of numbers. False, and nothing is done, where arrays or options need "
            "a closer look.")
-      .def("meet", &meet, "Of a team: blocks until the hosts of all its ranks have come, whatever is enqueued.")
+      .def("meet", &meet, "Blocks until the hosts of all ranks of the team have come; enqueued work does not matter.")
       .def("planned", &planned<PyTeam>, nb::arg("call"), "For PlanBuilder.add.")
       .def(
           "explain",
@@ -339,7 +339,7 @@ void bind_collectives(nb::module_& m) {
             return self.runner()->explain(call.call);
           },
           nb::arg("call"));
-  nb::class_<PyNeighbourhood>(m, "Neighbourhood", "Who exchanges with whom. Use World.neighbourhood().")
+  nb::class_<PyNeighbourhood>(m, "Neighbourhood", "The edges along which ranks exchange. Use World.neighbourhood().")
       .def_prop_ro("sources", [](const PyNeighbourhood& self) { return self.runner()->sources(); })
       .def_prop_ro("destinations", [](const PyNeighbourhood& self) { return self.runner()->destinations(); })
       .def_prop_ro("checks", &checks<PyNeighbourhood>,

@@ -52,7 +52,7 @@ class PyContext {
       return true;
     });
   }
-  // The same of a wait.
+  // Runs a wait as run() does, and raises unless it is met.
   template <class Function>
   void await(const Function& function) const {
     const BlockingCall call(state_);

@@ -39,9 +39,9 @@ const char* class_of(Status status) {
   return "Error";
 }
 
-// Leaves the exception set, or what a pending signal raises instead.
+// Leaves the exception set, or instead the one that a pending signal raises.
 void set_error(const char* class_name, const std::string& text) {
-  // A Ctrl-C that has come meanwhile goes first: left pending, it would break into whatever reports this error.
+  // A Ctrl-C that has come meanwhile goes first: left pending, it would interrupt the code that reports this error.
   if (PyErr_CheckSignals() != 0) return;
   const nb::object errors = nb::module_::import_("onstream.errors");
   // The text may quote bytes of a file or a variable that are no UTF-8.

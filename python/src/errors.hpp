@@ -13,7 +13,7 @@ namespace onstream::python {
 // has failed, its story. With the GIL.
 void raise_unless_ok(const World& world, const FaultReport& fault);
 
-// Leaves the exception of an Error set, or what a pending signal raises instead. With the GIL.
+// Leaves the exception of an Error set, or instead the one that a pending signal raises. With the GIL.
 void set_error(const Error& error);
 
 // Throws the exception of the first fault's status, with all faults described, or returns if there are none.

@@ -36,7 +36,7 @@ class GilRelease {
   PyThreadState* state_;
 };
 
-// With the GIL until its end, in whatever thread.
+// Holds the GIL until its end, in any thread.
 class GilAcquire {
  public:
   GilAcquire() : state_(or_stand_still([] { return PyGILState_Ensure(); })) {}

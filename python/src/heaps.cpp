@@ -28,7 +28,7 @@ struct PyHeap {
   std::shared_ptr<HeapSlot> slot;
   MemoryKind kind;
 
-  // function(heap) owns what it touches. Also what only looks may wait, for a call that an interrupt left behind.
+  // function(heap) owns the data it touches. A call that only reads may wait too, for one left behind by an interrupt.
   template <class Function>
   auto run(Function function) const {
     const BlockingCall blocking(state);

@@ -1,7 +1,7 @@
 // One-sided ops that the host issues through a Context, on places and words that are named by Elements.
 //
 // The places in other ranks' memory are Elements of this rank's own part. Values are the bits of a word, as many as its
-// width. All throw invalid_argument for what does not fit; blocking is as Context says. Without the GIL.
+// width. All throw invalid_argument for a value that does not fit; blocking is as Context says. Without the GIL.
 #pragma once
 
 #include <cstdint>

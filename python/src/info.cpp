@@ -1,4 +1,4 @@
-// What `onstream info` shows: devices and parameters.
+// The devices and parameters for `onstream info`.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -21,7 +21,7 @@ void bind_info(nb::module_& m) {
         const std::string place = row.kind == DeviceKind::host ? "host" : concat("cuda:", row.index);
         return concat("<DeviceRow: ", place, ", ", row.name, ", ", human_bytes(row.memory_bytes), ">");
       });
-  nb::class_<ParameterRow>(m, "ParameterRow", "One parameter: its value, and who set it.")
+  nb::class_<ParameterRow>(m, "ParameterRow", "One parameter: its value, and the source that set it.")
       .def_ro("name", &ParameterRow::name)
       .def_ro("variable", &ParameterRow::variable, "The environment variable that sets it.")
       .def_ro("value", &ParameterRow::value)

@@ -1,7 +1,7 @@
-// Messages of a World: arguments are read (arguments.hpp), the call goes into the library without the GIL and
-// interruptible, and what an op on a stream uses is kept until the stream is past it.
+// Messages of a World: each call reads its arguments (arguments.hpp), enters the library without the GIL and
+// interruptible, and keeps the array of an op on a stream until the stream is past it.
 //
-// Every call takes its arguments as they come, so that what is wrong is told in words of its own.
+// Every call takes its arguments untyped, so that it can raise its own errors for wrong ones.
 #include "messages.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -31,7 +31,7 @@ struct Message {
   MessageOptions options;
   StreamChoice choice;
 
-  std::string text() const { return message_text(kind, buffer.bytes, peer, options.lane); }
+  std::string text() const { return message_text(kind, buffer.bytes, peer, options.tag); }
   Outgoing outgoing() const { return {buffer.address, buffer.bytes, peer, options}; }
   Incoming incoming() const { return {buffer.address, buffer.bytes, peer, options}; }
 };
@@ -48,7 +48,7 @@ Message message_from(WorldHandle self, OpKind kind, nb::handle array, int peer, 
   return message;
 }
 
-// Calls into the library: without the GIL, and interruptible in the op's own words, what().
+// Calls into the library without the GIL; an interrupt aborts the world with the op's text from `what`.
 template <class What, class Function>
 auto perform(World& world, const What& what, const Function& function) {
   return interruptible(function, [&] { abort_interrupted(world, what()); });
@@ -64,12 +64,12 @@ PyRequest request_for(WorldHandle self, Message message, std::shared_ptr<Request
   const auto& on = message.choice.stream;
   PyRequest::Posted posted{.kind = message.kind,
                            .peer = message.peer,
-                           .lane = message.options.lane,
+                           .tag = message.options.tag,
                            .bytes = message.buffer.bytes,
                            .stream = on,
                            .mine = message.choice.mine ? nb::find(*message.choice.mine) : nb::object(),
                            .keeper = message.choice.keeper};
-  // A graph uses the buffer as long as it lives, whatever becomes of the request.
+  // A graph uses the buffer as long as it lives, even if the request is gone.
   if (on && message.world->captured(request)) state->keep(message.choice, std::move(message.buffer.hold));
   return PyRequest(state, std::move(request), std::move(message.buffer.hold), std::move(posted));
 }
@@ -93,7 +93,7 @@ PyRequest post(WorldHandle self, Message message) {
     return on ? world.isend(buffer.address, buffer.bytes, message.peer, options, *on)
               : world.isend(buffer.address, buffer.bytes, message.peer, options);
   };
-  // Waits only if so many sends have run ahead that the lane's ring is full.
+  // Waits only if so many sends have run ahead that the tag's ring is full.
   auto request = perform(message, start);
   return request_for(self, std::move(message), std::move(request));
 }
@@ -116,7 +116,7 @@ std::size_t block_on(WorldState& state, Message message) {
                               .status = status,
                               .op = message.kind,
                               .peer = message.peer,
-                              .lane = options.lane,
+                              .tag = options.tag,
                               .bytes = buffer.bytes,
                               .extra = received,
                               .plan = 0});
@@ -194,7 +194,7 @@ std::optional<std::size_t> exchange(WorldHandle self, Message out, Message in, n
 
 // --- the calls ---
 
-// What a call of one array was given: read and checked.
+// Reads and checks the arguments of a call of one array.
 Message read(WorldHandle self, OpKind kind, const CallForm& form, const nb::handle (&given)[5], const nb::args& more,
              const nb::kwargs& unknown) {
   form.refuse_more(2, more, unknown);
@@ -211,56 +211,56 @@ constexpr CallForm kIsend{"isend", "array, peer"};
 constexpr CallForm kIrecv{"irecv", "array, peer"};
 constexpr CallForm kSendrecv{"sendrecv", "send_array, dest, recv_array, source"};
 
-void send(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle lane, nb::handle path,
+void send(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle tag, nb::handle path,
           nb::handle stream, const nb::kwargs& unknown) {
-  Message message = read(self, OpKind::send, kSend, {array, peer, lane, path, stream}, more, unknown);
+  Message message = read(self, OpKind::send, kSend, {array, peer, tag, path, stream}, more, unknown);
   if (message.choice.stream) return on_stream(state_of(self), std::move(message));
   block(self, std::move(message));
 }
 
 std::optional<std::size_t> recv(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more,
-                                nb::handle lane, nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
-  Message message = read(self, OpKind::recv, kRecv, {array, peer, lane, path, stream}, more, unknown);
+                                nb::handle tag, nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
+  Message message = read(self, OpKind::recv, kRecv, {array, peer, tag, path, stream}, more, unknown);
   if (!message.choice.stream) return block(self, std::move(message));
   on_stream(state_of(self), std::move(message));
   return std::nullopt;
 }
 
-PyRequest isend(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle lane,
+PyRequest isend(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle tag,
                 nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
-  return post(self, read(self, OpKind::send, kIsend, {array, peer, lane, path, stream}, more, unknown));
+  return post(self, read(self, OpKind::send, kIsend, {array, peer, tag, path, stream}, more, unknown));
 }
 
-PyRequest irecv(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle lane,
+PyRequest irecv(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle tag,
                 nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
-  return post(self, read(self, OpKind::recv, kIrecv, {array, peer, lane, path, stream}, more, unknown));
+  return post(self, read(self, OpKind::recv, kIrecv, {array, peer, tag, path, stream}, more, unknown));
 }
 
 std::optional<std::size_t> sendrecv(WorldHandle self, nb::handle send_array, nb::handle dest, nb::handle recv_array,
-                                    nb::handle source, const nb::args& more, nb::handle lane, nb::handle path,
+                                    nb::handle source, const nb::args& more, nb::handle tag, nb::handle path,
                                     nb::handle stream, const nb::kwargs& unknown) {
   kSendrecv.refuse_more(4, more, unknown);
   const nb::handle from = kSendrecv.array("send_array", send_array);
   const int to_rank = kSendrecv.integer("dest", dest, "a rank, an integer");
   const nb::handle into = kSendrecv.array("recv_array", recv_array);
   const int from_rank = kSendrecv.integer("source", source, "a rank, an integer");
-  const MessageOptions options = kSendrecv.options(lane, path);
+  const MessageOptions options = kSendrecv.options(tag, path);
   Message out = message_from(self, OpKind::send, from, to_rank, options);
   return exchange(self, std::move(out), message_from(self, OpKind::recv, into, from_rank, options), stream);
 }
 
-// A message call of one array: its function, and what is shown of it.
+// Binds a message call of one array: its function, signature and docstring.
 template <class Function>
 void bind_one(nb::class_<PyWorld>& world, const char* name, Function function, const char* signature, const char* doc) {
   world.def(name, function, nb::arg("array").none() = nb::ellipsis(), nb::arg("peer").none() = nb::ellipsis(),
-            nb::arg("more"), nb::arg("lane").none() = 0, nb::arg("path").none() = "auto",
-            nb::arg("stream") = nb::none(), nb::arg("unknown"), nb::sig(signature), doc);
+            nb::arg("more"), nb::arg("tag").none() = 0, nb::arg("path").none() = "auto", nb::arg("stream") = nb::none(),
+            nb::arg("unknown"), nb::sig(signature), doc);
 }
 
 }  // namespace
 
 void bind_messages(nb::class_<PyWorld>& world) {
-#define ONSTREAM_MESSAGE_OPTIONS "*, lane: int = 0, path: str = 'auto', stream: object | None = None"
+#define ONSTREAM_MESSAGE_OPTIONS "*, tag: int = 0, path: str = 'auto', stream: object | None = None"
   bind_one(
       world, "send", &send, "def send(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> None",
       "Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that\n"
@@ -273,26 +273,26 @@ void bind_messages(nb::class_<PyWorld>& world) {
       world, "recv", &recv, "def recv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> int | None",
       "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
       "None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front of\n"
-      "the array. Only bytes travel, whatever the element types.");
+      "the array. Only bytes travel, of any element types.");
   world.def(
       "sendrecv", &sendrecv, nb::arg("send_array").none() = nb::ellipsis(), nb::arg("dest").none() = nb::ellipsis(),
       nb::arg("recv_array").none() = nb::ellipsis(), nb::arg("source").none() = nb::ellipsis(), nb::arg("more"),
-      nb::arg("lane").none() = 0, nb::arg("path").none() = "auto", nb::arg("stream") = nb::none(), nb::arg("unknown"),
+      nb::arg("tag").none() = 0, nb::arg("path").none() = "auto", nb::arg("stream") = nb::none(), nb::arg("unknown"),
       nb::sig(
           "def sendrecv(self, send_array: object, dest: int, recv_array: object, source: int, " ONSTREAM_MESSAGE_OPTIONS
           ") -> int | None"),
       "Sends one array to rank `dest` and receives another from rank `source` at the same time: neither waits for the\n"
-      "other, so all ranks of a ring may call it. Its halves match plain sends and receives of the lane. Ordered as\n"
-      "send() is, and one kernel on cuda. Returns the received message's bytes if it blocked, else None; raises what\n"
-      "send() and recv() raise, once both halves have ended. The arrays must not overlap.");
+      "other, so all ranks of a ring may call it. Its halves match plain sends and receives of the tag. Ordered as\n"
+      "send() is, and one kernel on cuda. Returns the received message's bytes if it blocked, else None; raises as\n"
+      "send() and recv() do, once both halves have ended. The arrays must not overlap.");
   bind_one(
       world, "isend", &isend, "def isend(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
       "Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel. It does\n"
       "not wait for its receive; on a stream, and by path ll, a small one waits once those under way fill the\n"
-      "lane's ring, so post receives before, or use sendrecv().");
+      "tag's ring, so post receives before, or use sendrecv().");
   bind_one(
       world, "irecv", &irecv, "def irecv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
-      "Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be\n"
+      "Starts a receive; complete it with Request.wait(). From one rank, with one tag, tag_receives (64) may be\n"
       "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.");
 #undef ONSTREAM_MESSAGE_OPTIONS
 }

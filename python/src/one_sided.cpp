@@ -60,7 +60,7 @@ struct PyOneSided {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<Idle> idle;
 
-  // on_stream(one-sided core, stream) enqueues; on_host(context) blocks, and what it returns is returned.
+  // on_stream(one-sided core, stream) enqueues; on_host(context) blocks, and its result is returned.
   template <class OnStream, class OnHost>
   auto run(nb::handle stream, const NaturalArgument& natural, nb::object owners, const OnStream& on_stream,
            const OnHost& on_host) const -> std::optional<std::invoke_result_t<const OnHost&, Context&>> {
@@ -150,7 +150,7 @@ struct Many {
 
 using Found = std::vector<std::size_t>;
 
-// What the host found: all that compare, or the one; nothing on a stream.
+// Returns the indices that the host found: of all words that compare, or of the one; nothing on a stream.
 std::optional<Found> wait(const PyOneSided& self, const Many& many, const Elements& words, const std::string& compare,
                           std::uint64_t value, const std::vector<int>& left_out, nb::handle stream, nb::object owners) {
   const Condition condition{compare_from(compare), value};
@@ -220,7 +220,7 @@ void bind_one_sided(nb::module_& m) {
            nb::arg("stream").none(), nb::arg("owners"))
       .def("wait", &wait, nb::arg("many"), nb::arg("words"), nb::arg("compare"), nb::arg("value"), nb::arg("left_out"),
            nb::arg("stream").none(), nb::arg("owners"),
-           "What the host found: the indices, or of `any` the one (the number of words if all are left out).")
+           "The indices that the host found, or of `any` the one (the number of words if all are left out).")
       .def("atomic", &atomic, nb::arg("op"), nb::arg("word"), nb::arg("rank"), nb::arg("value"), nb::arg("expected"),
            nb::arg("old"), nb::arg("stream").none(), nb::arg("owners"), "The old value, or None on a stream.");
   m.def("one_sided_of", &one_sided_of, nb::arg("world"));

@@ -1,4 +1,4 @@
-// A collective for a plan: what planned() of a Team or a Neighbourhood gives and PlanBuilder.add() takes.
+// A collective for a plan: planned() of a Team or a Neighbourhood makes it, PlanBuilder.add() takes it.
 #pragma once
 
 #include <memory>

@@ -37,7 +37,7 @@ void run(PyPlan& self);
 struct PyPlan {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<PlanSlot> slot;
-  nb::object arrays;  // that the plan was built over: whoever keeps the plan, a stream or a graph, keeps them
+  nb::object arrays;  // that the plan was built over: a stream or a graph that keeps the plan keeps them
 
   std::shared_ptr<Plan> plan() const {
     state->open();
@@ -94,7 +94,7 @@ PyBuilder make_builder(PyWorld& world, const std::string& name) {
 }
 
 void add_halo_to(PyBuilder& self, const Elements& array, const std::vector<std::int64_t>& ghost,
-                 const std::vector<int>& grid, const std::vector<bool>& periodic, bool corners, int lane) {
+                 const std::vector<int>& grid, const std::vector<bool>& periodic, bool corners, int tag) {
   const HaloSpec spec{.shape = array.shape,
                       .strides_bytes = array.strides,
                       .element_bytes = array.item_bytes,
@@ -102,7 +102,7 @@ void add_halo_to(PyBuilder& self, const Elements& array, const std::vector<std::
                       .grid = grid,
                       .periodic = periodic,
                       .corners = corners,
-                      .lane = lane,
+                      .tag = tag,
                       .element = array.dtype};
   const auto fabric = self.state->open()->fabric();
   self.add([&](PlanBuilder& builder) { add_halo(builder, *fabric, array.pointer(), spec); });
@@ -119,20 +119,20 @@ void bind_builder(nb::module_& m) {
   nb::class_<PyBuilder>(m, "PlanBuilder", "Collects the operations of a plan. Use World.plan().")
       .def(
           "send",
-          [](PyBuilder& self, const Elements& source, int peer, int lane, const std::string& note) {
+          [](PyBuilder& self, const Elements& source, int peer, int tag, const std::string& note) {
             self.add([&](PlanBuilder& builder) {
-              builder.send(source.pointer(), source.layout(), peer, lane, note).of(source.dtype);
+              builder.send(source.pointer(), source.layout(), peer, tag, note).of(source.dtype);
             });
           },
-          nb::arg("source"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
+          nb::arg("source"), nb::arg("peer"), nb::arg("tag"), nb::arg("note"))
       .def(
           "recv",
-          [](PyBuilder& self, const Elements& destination, int peer, int lane, const std::string& note) {
+          [](PyBuilder& self, const Elements& destination, int peer, int tag, const std::string& note) {
             self.add([&](PlanBuilder& builder) {
-              builder.recv(destination.pointer(), destination.layout(), peer, lane, note).of(destination.dtype);
+              builder.recv(destination.pointer(), destination.layout(), peer, tag, note).of(destination.dtype);
             });
           },
-          nb::arg("destination"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
+          nb::arg("destination"), nb::arg("peer"), nb::arg("tag"), nb::arg("note"))
       .def(
           "put",
           [](PyBuilder& self, const Elements& remote, const Elements& source, int peer, const std::string& note) {
@@ -190,7 +190,7 @@ void bind_builder(nb::module_& m) {
           },
           nb::arg("word"), nb::arg("compare"), nb::arg("value"), nb::arg("note"))
       .def("halo", &add_halo_to, nb::arg("array"), nb::arg("ghost"), nb::arg("grid"), nb::arg("periodic"),
-           nb::arg("corners"), nb::arg("lane"))
+           nb::arg("corners"), nb::arg("tag"))
       .def(
           "refuse",
           [](PyBuilder& self, const std::string& why) { self.add([&](PlanBuilder& builder) { builder.refuse(why); }); },
@@ -228,7 +228,7 @@ void bind_plans(nb::module_& m) {
   nb::class_<PlanOp>(m, "PlanOp", "One operation of a plan, and how its bytes travel.")
       .def_prop_ro("kind", [](const PlanOp& row) { return name_of(row.op.kind); })
       .def_prop_ro("peer", [](const PlanOp& row) { return row.op.peer; })
-      .def_prop_ro("lane", [](const PlanOp& row) { return row.op.lane; })
+      .def_prop_ro("tag", [](const PlanOp& row) { return row.op.tag; })
       .def_prop_ro("nbytes", [](const PlanOp& row) { return row.op.layout.bytes(); })
       .def_prop_ro("layout", [](const PlanOp& row) { return row.op.layout.describe(); })
       .def_prop_ro("note", [](const PlanOp& row) { return row.op.note; })

@@ -25,7 +25,7 @@ bool WorldState::used_by_others() const {
 
 namespace {
 
-// Of a device or world that has failed nothing is over; the next op says so.
+// On a device or world that has failed no op is over; the next op tells the failure.
 bool is_over(const Lent& one) {
   try {
     return one.passed != nullptr ? one.passed->done() : one.graph.expired();
@@ -69,7 +69,7 @@ void WorldState::keep(const StreamChoice& choice, Hold hold) {
 void WorldState::reap_lent() {
   constexpr std::size_t kFew = 8;
   std::vector<Lent> open;
-  std::vector<Lent> over;  // goes last: what it lets go of may run Python
+  std::vector<Lent> over;  // goes last: a released object may run Python
   for (Lent& one : std::exchange(lent, {})) (is_over(one) ? over : open).push_back(std::move(one));
   lent = std::move(open);
   lent_enough = std::max(kFew, 2 * lent.size());
@@ -174,7 +174,7 @@ void WorldState::run_and_wait(const std::function<void(Stream)>& enqueue, const 
   }
 }
 
-// Of a fault that fails no world.
+// Whether a fault fails no world.
 static bool is_cut(Status status) { return status == Status::truncated || status == Status::unmapped; }
 
 void raise_message_fault(const World& world, const FaultReport& fault) {
@@ -182,8 +182,8 @@ void raise_message_fault(const World& world, const FaultReport& fault) {
   raise_faults({world.fabric()->told(fault).value_or(fault)});
 }
 
-std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane) {
-  return concat(name_of(kind), " of ", bytes, " B with rank ", peer, " on lane ", lane);
+std::string message_text(OpKind kind, std::size_t bytes, int peer, int tag) {
+  return concat(name_of(kind), " of ", bytes, " B with rank ", peer, " with tag ", tag);
 }
 
 void abort_interrupted(World& world, const std::string& what) {
@@ -212,7 +212,7 @@ FaultReport PyRequest::report(const World& world) const {
           .status = status_,
           .op = posted_.kind,
           .peer = posted_.peer,
-          .lane = posted_.lane,
+          .tag = posted_.tag,
           .bytes = posted_.bytes,
           .extra = received_,
           .plan = 0};
@@ -241,7 +241,7 @@ void PyRequest::end_on_host() {
   if (status_ == Status::pending) {
     const BlockingCall call(state_);
     const auto on_interrupt = [&] {
-      abort_interrupted(*world, message_text(posted_.kind, posted_.bytes, posted_.peer, posted_.lane));
+      abort_interrupted(*world, message_text(posted_.kind, posted_.bytes, posted_.peer, posted_.tag));
     };
     if (world->device().kind() == DeviceKind::host) {
       finish(*world, interruptible([&] { return world->wait(request_); }, on_interrupt));
@@ -300,7 +300,7 @@ std::size_t PyRequest::received() const {
 }
 
 std::string PyRequest::text() const {
-  const MessageOptions options{.lane = posted_.lane};
+  const MessageOptions options{.tag = posted_.tag};
   const std::string what = posted_.kind == OpKind::recv
                                ? text_of(Incoming{nullptr, posted_.bytes, posted_.peer, options})
                                : text_of(Outgoing{nullptr, posted_.bytes, posted_.peer, options});
@@ -324,7 +324,7 @@ void bind_requests(nb::module_& m) {
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
       .def_prop_ro("peer", [](const PyRequest& self) { return self.posted().peer; })
-      .def_prop_ro("lane", [](const PyRequest& self) { return self.posted().lane; })
+      .def_prop_ro("tag", [](const PyRequest& self) { return self.posted().tag; })
       .def_prop_ro(
           "nbytes", [](const PyRequest& self) { return self.posted().bytes; }, "Size of the buffer.")
       .def("__repr__", [](const PyRequest& self) { return concat("<Request: ", self.text(), ">"); });

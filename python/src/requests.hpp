@@ -1,4 +1,4 @@
-// What a world, its requests and its plans share in Python, and the request itself.
+// The state that a world, its requests and its plans share in Python, and the request itself.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -32,7 +32,7 @@ struct Abandoned {
   Hold hold;
 };
 
-// What an op on a stream of another library uses, until the stream, or the graph that captured the op, is past it.
+// The arrays of an op on another library's stream, until the stream, or the graph that captured the op, is past it.
 struct Lent {
   std::shared_ptr<Event> passed;
   std::weak_ptr<const void> graph;
@@ -45,14 +45,14 @@ struct Guest {
   std::weak_ptr<void> life;
 };
 
-// A part of the C++ library that ends with its world, whatever Python still holds.
+// A part of the C++ library that ends with its world, even while Python still holds it.
 class Closable {
  public:
   virtual ~Closable() = default;
   virtual void close() = 0;
 };
 
-// What all Python objects of one world share. Used with the GIL.
+// The state that all Python objects of one world share. Used with the GIL.
 struct WorldState {
   std::shared_ptr<World> world;  // empty once closed
   ForkGuard guard;
@@ -63,7 +63,7 @@ struct WorldState {
   std::vector<std::shared_ptr<Event>> ending;  // points of a world that is being closed
   std::vector<PyStream*> streams;              // those of World.stream() that live
   std::vector<Guest> guests;
-  std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
+  std::vector<std::weak_ptr<Closable>> closables;  // parts that would keep the world's connections open
   std::weak_ptr<World> left;                       // once closed: the world, until that has gone
   std::vector<std::thread::id> callers;            // threads inside calls that may block (BlockingCall)
   std::vector<Stream> waited;                      // streams that threads synchronize (StreamWait)
@@ -72,7 +72,7 @@ struct WorldState {
   std::shared_ptr<World> open() const;
   // Throws aborted with the story if the world has failed, or the exception of the faults since the last look.
   void check();
-  // The same after a wait: timeout where a deadline of this rank's own has passed.
+  // check() after a wait: throws timeout where a deadline of this rank's own has passed.
   void check_waited();
   // The points behind the world's ops, some of which may be over. None of a world that has been closed.
   std::vector<std::shared_ptr<Event>> points() const { return world != nullptr ? world->points() : ending; }
@@ -80,7 +80,7 @@ struct WorldState {
   bool used_by_others() const;
   // To be closed with the world: at once, if that is closed.
   void add(const std::shared_ptr<Closable>& closable);
-  // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
+  // Keeps the arrays of an op on the chosen stream until the op is over. The op is enqueued.
   void keep(const StreamChoice& choice, Hold hold);
   // The streams that ops and graphs of the world may be on: those of World.stream(), of this world or another.
   std::vector<nb::object> streams_in_use();
@@ -91,8 +91,8 @@ struct WorldState {
   void synchronize();
   // Lets go of abandoned buffers whose messages have finished since.
   void reap();
-  void reap_lent();  // what ops on other libraries' streams have used
-  // Of a closed world, whose ops have ended.
+  void reap_lent();  // arrays of ended ops on other libraries' streams
+  // Forgets the buffers of a closed world, whose ops have ended.
   void forget_buffers();
   // Enqueues work on a stream that nobody else uses, and blocks until it has finished. On Ctrl-C on_interrupt() must
   // make the work end, before the stream goes.
@@ -151,8 +151,8 @@ auto run_together(const std::shared_ptr<WorldState>& state, const char* step, Fu
   return run_interruptible(std::move(function), [&] { abort_interrupted(*world, step); });
 }
 
-// Runs enqueue() without the GIL and keeps what a one-sided op uses until the stream is past it; also if it throws, as
-// it may have enqueued a part. No array library gives symmetric memory back in the order of its streams: the world
+// Runs enqueue() without the GIL and keeps the memory of a one-sided op until the stream is past it; also if it throws,
+// as it may have enqueued a part. No array library gives symmetric memory back in the order of its streams: the world
 // keeps it.
 template <class Enqueue, class... Kept>
 void enqueue_and_keep(WorldState& state, StreamChoice choice, const Enqueue& enqueue, Kept... kept) {
@@ -164,7 +164,7 @@ void enqueue_and_keep(WorldState& state, StreamChoice choice, const Enqueue& enq
   } catch (...) {
     try {
       keep();
-    } catch (const Error&) {  // of a device that has failed; what the op said goes on
+    } catch (const Error&) {  // of a device that has failed; the op's own error goes on
     }
     throw;
   }
@@ -172,15 +172,15 @@ void enqueue_and_keep(WorldState& state, StreamChoice choice, const Enqueue& enq
 }
 
 // A message in errors.
-std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane);
+std::string message_text(OpKind kind, std::size_t bytes, int peer, int tag);
 
-// One isend or irecv. Keeps its buffer in place until it has finished, whatever becomes of this object.
+// One isend or irecv. The buffer stays in place until the message has finished, even if this object is gone.
 class PyRequest {
  public:
   struct Posted {
     OpKind kind = OpKind::none;
     int peer = -1;
-    int lane = 0;
+    int tag = 0;
     std::size_t bytes = 0;
     std::optional<Stream> stream;  // that it was posted on; nothing for the host form
     nb::object mine;               // the PyStream, if it is one of ours
@@ -195,17 +195,17 @@ class PyRequest {
   void wait(nb::handle stream);
   bool test();
   std::size_t received() const;
-  // wait(), but for what it raises of this message alone. Whether the host waited, and may raise that now.
+  // wait(), except that it raises no error of this message alone. Whether the host waited, and may raise that now.
   bool end(nb::handle stream);
   // Blocks on the host. Ctrl-C aborts the world: a peer may be writing to the buffer.
   void end_on_host();
-  // Of one that the host has waited for: raises unless it ended well; or leaves a fault that fails no world in `cut`.
+  // After the host has waited: raises unless the message ended well; or leaves a fault that fails no world in `cut`.
   void raise_fault(const World& world);
   void tell_fault(const World& world, std::vector<FaultReport>& cut);
-  // Both.
+  // end_on_host(), then raise_fault().
   void wait_on_host();
   const Posted& posted() const { return posted_; }
-  // "send of 64 B to rank 1 on lane 0, not waited for"
+  // "send of 64 B to rank 1 with tag 0, not waited for"
   std::string text() const;
 
  private:

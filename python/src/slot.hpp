@@ -1,7 +1,7 @@
-// Slot: a part of the C++ library that ends with its world, whatever Python still holds.
+// Slot: a part of the C++ library that ends with its world, even while Python still holds it.
 //
-// Another thread may close the world at any time, without the GIL: whoever uses the value has it with the lock held, or
-// has a share of its own. Whoever may wait for the lock must not hold the GIL, unless with() never blocks in its
+// Another thread may close the world at any time, without the GIL: a user of the value holds the lock meanwhile, or has
+// a share of its own. A thread that may wait for the lock must not hold the GIL, unless with() never blocks in its
 // function.
 #pragma once
 
@@ -33,7 +33,7 @@ class Slot : public Closable {
  private:
   std::mutex mutex_;
   std::optional<Value> value_;
-  const char* name_;  // of what it is, for errors
+  const char* name_;  // of its kind, for errors
 };
 
 }  // namespace onstream::python

@@ -90,13 +90,13 @@ void PyStream::seal() {
 
 void PyStream::release_finished() {
   while (!batches_.empty() && batches_.front().event->done()) {
-    const Batch over = std::move(batches_.front());  // goes last: what it lets go of may run Python
+    const Batch over = std::move(batches_.front());  // goes last: a released object may run Python
     batches_.pop_front();
   }
 }
 
 void PyStream::begin_capture() {
-  seal();  // what is kept until now is not the graph's
+  seal();  // the arrays kept until now are not the graph's
   require(!device().capturing(stream_), "this stream is already being captured");
   device().begin_capture(stream_);
   used_ = false;
@@ -162,12 +162,12 @@ void end_capture(PyStream& self, PyGraph& graph) {
   graph.graph = std::move(made);
 }
 
-// The `with` block raised: what it captured is dropped.
+// The `with` block raised: drops the work that it captured.
 void drop_capture(PyStream& self, PyGraph& graph, const std::string& why) {
   graph.broken = "its capture ended by " + why;
   try {
     (void)self.end_capture();
-  } catch (const Error&) {  // the exception of the block says what happened
+  } catch (const Error&) {  // the block's own exception tells the cause
   }
   (void)self.take_captured();
 }

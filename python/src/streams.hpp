@@ -34,14 +34,14 @@ class PyStream {
   Device& device() const { return *device_; }
   const std::shared_ptr<WorldState>& state() const { return state_; }
   void note(const std::shared_ptr<WorldState>& world);  // ops of it go here
-  void check_worlds() const;                            // throws what went wrong in those whose ops are here
+  void check_worlds() const;                            // throws the failure of a world whose ops are here
 
   void keep(Hold hold);     // until the work enqueued so far has finished
-  void seal();              // notes where the work of what is kept ends; lets go of the GIL meanwhile
-  void release_finished();  // of what is sealed
+  void seal();              // records an event behind the work of the kept arrays; without the GIL
+  void release_finished();  // of the sealed batches
   void begin_capture();     // in this thread: see choose_op_stream()
   std::shared_ptr<Graph> end_capture();
-  std::vector<Hold> take_captured();   // what was kept since the capture began
+  std::vector<Hold> take_captured();   // the arrays kept since the capture began
   bool used() const { return used_; }  // since the capture began, also by ops that have nothing to move
   std::weak_ptr<void> life() const { return alive_; }
 
@@ -74,8 +74,8 @@ struct PyGraph {
   std::vector<Hold> holds;
 };
 
-// Who keeps the arrays of an op in place until its stream has passed it: a Stream of ours; the array's own library,
-// which gives memory back in the order of its current stream; or nobody, and the world has to (WorldState::keep).
+// The keeper of an op's arrays until its stream has passed the op: a Stream of ours; the array's own library, which
+// gives memory back in the order of its current stream; or, if neither does, the world (WorldState::keep).
 enum class Keeper { stream, library, world };
 
 // The current stream of a device array's own library, and whether that gives the memory back in the stream's order.
@@ -96,11 +96,11 @@ struct StreamChoice {
 
 // `given` is None (then `natural`: the array library's own current stream, or nothing for a host array), "host", a
 // Stream of this world's device, a torch or cupy stream, anything with __cuda_stream__, or a CUDA stream's address.
-// A Stream of another world will tell what goes wrong in this one too. Throws invalid_argument or TypeError with the
+// A Stream of another world then reports failures of this one too. Throws invalid_argument or TypeError with the
 // reason.
 StreamChoice choose_stream(nb::handle given, std::optional<Natural> natural, const std::shared_ptr<WorldState>& world);
 
-// The same for the start of an operation: inside `with world.capture(stream)`, in that thread, no `stream=`
+// choose_stream() for the start of an operation: inside `with world.capture(stream)`, in that thread, no `stream=`
 // means the stream that is being captured.
 StreamChoice choose_op_stream(nb::handle given, std::optional<Natural> natural,
                               const std::shared_ptr<WorldState>& world);

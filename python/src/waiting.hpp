@@ -1,6 +1,6 @@
 // Waiting from Python: without the GIL, and interruptible by Ctrl-C.
 //
-// Three ways, by what waits:
+// Three ways, by the waiting side:
 // - interruptible(): the calling thread itself runs an op on the host device and may wait in it. The op asks a hook now
 //   and then (device/kernel/interrupt.hpp); a short wait costs nothing.
 // - poll_until(): something else works (a stream, a GPU) and can be asked "done yet?". Spins, then yields, then sleeps.
@@ -32,7 +32,7 @@ namespace onstream::python {
 
 constexpr std::uint64_t kSliceNs = 20'000'000;  // how late a Ctrl-C may be noticed
 
-// Catches what a signal handler raises while this thread waits in an op without the GIL.
+// Catches the exception of a signal handler while this thread waits in an op without the GIL.
 class InterruptGuard {
  public:
   InterruptGuard() : outer_(std::exchange(current, this)), outer_hook_(std::exchange(interrupt_hook, &ask)) {}
@@ -115,7 +115,7 @@ class Backoff {
   std::uint64_t start_ns_;
 };
 
-// Returns once done(), called without the GIL, is true. Throws what a signal handler raises.
+// Returns once done(), called without the GIL, is true. Throws the exception of a signal handler.
 template <class Done>
 void poll_until(const Done& done, double spin_us) {
   Backoff backoff(spin_us);

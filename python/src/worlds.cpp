@@ -72,7 +72,7 @@ PyWorld::~PyWorld() {
   if (untold == nullptr) return;
   try {
     std::rethrow_exception(untold);
-  } catch (const Error& error) {  // nobody catches what a destructor raises
+  } catch (const Error& error) {  // nobody catches a destructor's exception
     nb::error_scope whatever_is_raised;
     set_error(error);
     PyErr_WriteUnraisable(nullptr);
@@ -93,7 +93,7 @@ void PyWorld::close() {
   if (untold != nullptr) std::rethrow_exception(untold);
 }
 
-// What is behind the work on streams, also launches of graphs. A stream that a thread synchronizes tells of its own.
+// Points behind the work on streams, also launches of graphs. A stream that a thread synchronizes tells of its own.
 std::vector<std::shared_ptr<Event>> PyWorld::stream_ends() {
   const auto world = state_->left.lock();
   if (world == nullptr) return {};
@@ -167,7 +167,7 @@ std::map<std::string, std::uint64_t> statistics_of(const PyWorld& world) {
           {"registration_failures", reach.failures}, {"registrations_refused", reach.unreachable},
           {"registrations_stale", reach.stale},      {"exposed", reach.exposed},
           {"exposed_bytes", reach.exposed_bytes},    {"imported", reach.imported},
-          {"imported_bytes", reach.imported_bytes},  {"lane_bytes", all.lane_bytes},
+          {"imported_bytes", reach.imported_bytes},  {"message_bytes", all.message_bytes},
           {"segment_bytes", all.segment_bytes}};
 }
 
@@ -229,7 +229,7 @@ std::vector<std::string> all_gather(PyWorld& self, const std::string& topic, con
 }
 
 void bind_launch(nb::module_& m) {
-  nb::class_<Launch>(m, "Launch", "Who this process is in the job, and where the job meets.")
+  nb::class_<Launch>(m, "Launch", "This process's rank in the job, and where the job meets.")
       .def(
           "__init__",
           [](Launch* self, int rank, int size, int port, const std::string& secret, const std::string& address) {
@@ -274,7 +274,7 @@ void bind_launch(nb::module_& m) {
                       self.address, port, ">");
       });
   m.def("launch_from_environment", &launch_from_environment,
-        "Who this process is, as its launcher (onstream run, torchrun, mpirun, srun) says.");
+        "This process's Launch, as its launcher (onstream run, torchrun, mpirun, srun) tells it.");
 }
 
 void bind_failures(nb::module_& m) {
@@ -283,7 +283,7 @@ void bind_failures(nb::module_& m) {
       .def_prop_ro("status", [](const FaultReport& fault) { return name_of(fault.status); })
       .def_prop_ro("op", [](const FaultReport& fault) { return name_of(fault.op); })
       .def_ro("peer", &FaultReport::peer)
-      .def_ro("lane", &FaultReport::lane, "Of a message, or the channel of a collective.")
+      .def_ro("tag", &FaultReport::tag, "Of a message, or the channel of a collective.")
       .def_prop_ro(
           "plan", [](const FaultReport& fault) { return std::string(fault.plan_name.data()); },
           "The plan's name; '' if it was none of a plan.")
@@ -293,7 +293,7 @@ void bind_failures(nb::module_& m) {
       .def("__repr__", [](const FaultReport& fault) { return concat("<Fault: ", describe(fault), ">"); });
   nb::class_<Failure>(m, "Failure", "Why a world is broken.")
       .def_ro("reason", &Failure::reason, "The first cause.")
-      .def_ro("faults", &Failure::faults, "What every rank reported, this rank's own first.")
+      .def_ro("faults", &Failure::faults, "The reports of every rank, this rank's own first.")
       .def_ro("dead", &Failure::dead, "Ranks that have died, as far as this rank has heard.")
       .def_ro("left", &Failure::left, "Ranks that had closed the world, or ended, before it failed.")
       .def_ro("story", &Failure::story, "All of it, for the screen.")
@@ -322,7 +322,7 @@ void bind_worlds(nb::module_& m) {
           "rank", [](const PyWorld& self) { return self.launch().rank; }, "Also once closed.")
       .def_prop_ro(
           "size", [](const PyWorld& self) { return self.launch().size; }, "Also once closed.")
-      .def_prop_ro("launch", &PyWorld::launch, "Who this rank is in the job. Also once closed.")
+      .def_prop_ro("launch", &PyWorld::launch, "This rank's place in the job. Also once closed.")
       .def_prop_ro("device", &PyWorld::device, "\"host\", or \"cuda:N\".")
       .def_prop_ro("closed", &PyWorld::closed, "Also in a forked child, which makes a world of its own.")
       .def(
@@ -370,11 +370,11 @@ void bind_worlds(nb::module_& m) {
           "describe", [](const PyWorld& self) { return self.open()->describe(); },
           "Ranks, devices, memory held, registrations.")
       .def("statistics", &statistics_of,
-           "What the library did and holds, in numbers. registration_...: how look-ups of buffers for peers ended "
+           "The library's counters and memory. registration_...: how look-ups of buffers for peers ended "
            "(refused:\n"
-           "memory that cannot leave its process; stale: freed since). exposed: what peers map of this rank now; "
+           "memory that cannot leave its process; stale: freed since). exposed: this rank's memory that peers map; "
            "imported:\n"
-           "what this rank maps of peers. lane_bytes, segment_bytes: device memory of the library's own.")
+           "peers' memory that this rank maps. message_bytes, segment_bytes: device memory of the library's own.")
       .def("_all_gather", &all_gather, nb::arg("topic"), nb::arg("mine"));
   bind_messages(world);
   bind_segments(m, world);

@@ -1,6 +1,6 @@
 // Kernel-initiated communication: kernels of the program start prepared sends, wait for them and for receives, and tell
-// the host. See libmp.h. The kernel writes what it has done into pinned memory, so that a case that does not end can
-// say how far it came.
+// the host. See libmp.h. The kernel records its progress in pinned memory, so that a case that does not end can say how
+// far it came.
 #include "libmp.h"
 
 #include <cassert>
@@ -20,7 +20,7 @@ struct Exchange {
 struct Told {
   unsigned began;
   unsigned exchanges;  // that the kernel has been through
-  unsigned late;       // waits that ended without what they waited for
+  unsigned late;       // waits that failed
 };
 
 __device__ void await(mp::mlx5::wait_desc_t& wait, volatile Told* told) {
@@ -29,7 +29,7 @@ __device__ void await(mp::mlx5::wait_desc_t& wait, volatile Told* told) {
 }
 
 __global__ void exchange(Exchange with, int count, bool first, volatile Told* told) {
-  assert(count <= kMost);  // a kernel that can print: CUDA gives the GPU what that needs at a first launch
+  assert(count <= kMost);  // a kernel that can print: CUDA sets up printing at a first launch
   told->began = 1;
   for (int i = 0; i < count && told->late == 0; ++i) {
     if (first) mp::device::mlx5::send(with.start[i]);

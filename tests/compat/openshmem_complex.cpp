@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kCount = 5;
 
-// What one name stands for, whatever it is called with, and what it does to two numbers, from START on.
+// One name's overloads for every type of argument, and the function that it applies to two numbers, from START on.
 #define CALLS(PREFIX, NAME, OP, START, SYMBOL)                                    \
   struct PREFIX##_##NAME##_##OP {                                                 \
     template <class T>                                                            \

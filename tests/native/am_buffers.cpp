@@ -1,4 +1,4 @@
-// The buffers of am (compat/am): what becomes of a row whose link is closed while an event of it is taken.
+// The buffers of am (compat/am): the fate of a row whose link is closed while an event of it is taken.
 #include "buffers.hpp"
 
 #include "check.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kBytes = 64;
 
-// As the sender of a message tells of the streaming buffer that it takes.
+// The event that the sender of a message posts for the streaming buffer that it takes.
 Told take(Buffers& buffers, am_portid_t port) {
   const std::optional<Visit> visit = buffers.take_streaming(0, port, kBytes);
   CHECK(visit.has_value());

@@ -11,9 +11,9 @@
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/host.hpp"
 #include "onstream/bootstrap/launch.hpp"
-#include "onstream/bootstrap/meeting.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
+#include "onstream/bootstrap/store/meeting.hpp"
 #include "onstream/bootstrap/store/store.hpp"
 #include "onstream/bootstrap/store/store_protocol.hpp"
 #include "onstream/bootstrap/wire.hpp"
@@ -421,7 +421,7 @@ CASE(meeting_forgets_questions_that_were_cancelled) {
   CHECK(meeting.set("key", "value").empty());
   CHECK(meeting.gather(0, 2, "topic", "a").empty());
   meeting.cancel(0, 2);
-  CHECK(meeting.gather(1, 3, "topic", "b").empty());          // what was taken back does not count
+  CHECK(meeting.gather(1, 3, "topic", "b").empty());          // a part that was taken back does not count
   CHECK(meeting.gather(0, 6, "topic", "again").size() == 2);  // and may be said again
   CHECK(meeting.gather(1, 4, "topic 2", "b").empty());
   const MeetingAnswers again = meeting.gather(1, 5, "topic 2", "b");

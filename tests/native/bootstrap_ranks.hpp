@@ -1,4 +1,4 @@
-// What the tests of the store and the mesh share: ranks as threads, each with a launch of its own.
+// Helpers for the tests of the store and the mesh: ranks as threads, each with a launch of its own.
 //
 // A rank that must die is a process instead: this program started again with `--rank` (processes.hpp).
 #pragma once
@@ -11,7 +11,7 @@
 #include "check.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/launch.hpp"
-#include "onstream/bootstrap/mesh.hpp"
+#include "onstream/bootstrap/mesh/mesh.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/store/store.hpp"
 

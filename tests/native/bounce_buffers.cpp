@@ -1,5 +1,5 @@
-// Messages between plain memory on the host device through bounce buffers, as where the system does not let processes
-// copy from each other, and what is told then.
+// Messages between plain memory on the host device through bounce buffers, as where the system forbids cross-memory
+// attach, and the log lines about it.
 #include <array>
 #include <thread>
 
@@ -62,7 +62,7 @@ RULE(a_host_that_waits_for_a_send_does_not_wait_for_its_streams_receives, 2, wit
   CHECK(got == sent);
 }
 
-// What the host has taken out of a bounce buffer no stream takes once more.
+// No stream takes a message out of a bounce buffer again once the host has taken it.
 RULE(a_stream_may_wait_for_what_the_host_has_waited_for, 2, without_attach()) {
   const Bytes sent = pattern(300000, 78);
   Bytes got(sent.size());

@@ -43,7 +43,7 @@ struct Skipped {
   std::string why;
 };
 
-// How long a test waits for what comes at once on an idle machine; nothing takes this long unless it fails.
+// How long a test waits for an event that comes at once on an idle machine; nothing takes this long unless it fails.
 constexpr double kSoonS = 25;
 
 // Exit status of a program that skipped cases and failed none, and ran no other.

@@ -85,13 +85,12 @@ CASE(leave_ends_the_waits_of_other_threads_at_once) {
     const std::uint64_t start = now_ns();
     std::array threads = {
         std::thread(
-            [&] { broken_off[0] = is_broken_off([&] { return world.recv(small.data(), kWord, peer, {.lane = 1}); }); }),
+            [&] { broken_off[0] = is_broken_off([&] { return world.recv(small.data(), kWord, peer, {.tag = 1}); }); }),
         std::thread([&] {
-          broken_off[1] = is_broken_off([&] { return world.send(large.data(), large.bytes(), peer, {.lane = 2}); });
+          broken_off[1] = is_broken_off([&] { return world.send(large.data(), large.bytes(), peer, {.tag = 2}); });
         }),
         std::thread([&] {
-          broken_off[2] =
-              is_broken_off([&] { return world.wait(world.irecv(small.data(), kWord, peer, {.lane = 3})); });
+          broken_off[2] = is_broken_off([&] { return world.wait(world.irecv(small.data(), kWord, peer, {.tag = 3})); });
         }),
     };
     world.barrier();

@@ -16,7 +16,7 @@ using namespace onstream;
 using namespace onstream::test;
 using onstream::collective::all_reduce;
 
-// Else a reason too many would pass unseen: what the list refuses, the cases pass by.
+// The other cases skip each call that the list refuses, so they would not notice a wrong refusal.
 CASE(the_list_of_algorithms_does_these_kinds) {
   using Kinds = std::vector<OpKind>;
   const Kinds all = {OpKind::all_reduce,     OpKind::reduce,     OpKind::reduce_scatter, OpKind::scan,
@@ -190,7 +190,7 @@ CASE(what_is_many_times_a_blocks_share_is_right_to_the_last_byte) {
   }
 }
 
-// Who forwards must forward what has come, whatever the alignment of the buffers at each rank.
+// A rank that forwards must forward the bytes that have come, with any alignment of the buffers at each rank.
 CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
   constexpr std::int64_t kByAll = 1 << 30;
   const auto broadcasts = all_or_few<std::vector<std::pair<int, std::int64_t>>>(
@@ -301,10 +301,10 @@ CASE(without_slots_for_ll128_lines_there_are_none) {
     run_ranks(3, parameters, [](World& world) {
       TestBuffer buffer(world, 4000);
       CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1000, ElementType::int32});
-      CHECK(world.collective().explain(call).find("wide: there are no LL128 lines for 3 ranks") != std::string::npos);
+      CHECK(world.collective().explain(call).find("ll128: there are no LL128 lines for 3 ranks") != std::string::npos);
       world.collective().run(call);
       call.algorithm = Algorithm::ll128;
-      CHECK_THROWS(world.collective().run(call), "algorithm wide cannot: there are no LL128 lines for 3 ranks");
+      CHECK_THROWS(world.collective().run(call), "algorithm ll128 cannot: there are no LL128 lines for 3 ranks");
     });
   }
 }

@@ -9,6 +9,7 @@
 #include "check.hpp"
 #include "collective_cases.hpp"
 #include "onstream/collective/channel/channel.hpp"
+#include "onstream/collective/compile/compile.hpp"
 #include "onstream/collective/enqueue/compiled_call.hpp"
 #include "onstream/collective/neighbour/edge_channel.hpp"
 #include "onstream/collective/neighbour/neighbourhood.hpp"
@@ -23,7 +24,7 @@ namespace {
 constexpr std::size_t kLarge = 300'000;  // floats: of more blocks than 8 channels have room for
 constexpr std::size_t kSmall = 40;
 
-// What runs on one channel, over and over, on a stream of its own.
+// A collective that runs on one channel, over and over, on a stream of its own.
 struct Repeated {
   Repeated(World& world, Collective& team, int channel, std::size_t elements)
       : where(world),
@@ -383,7 +384,7 @@ CASE(calls_are_prepared_while_another_rank_still_makes_the_channel) {
     if (world.rank() == 1) {
       const std::uint64_t start = now_ns();
       while (!prepared && ended_at_once(start)) std::this_thread::yield();
-      const bool in_time = prepared;  // its device may wait for what rank 0 calls
+      const bool in_time = prepared;  // its device may wait for a call of rank 0
       (void)entered(room, world, {0, 1});
       CHECK(in_time);
       return;

@@ -1,5 +1,5 @@
-// collective::barrier() is a barrier: behind it every rank sees what all have enqueued before it, by each algorithm
-// that can do one, eager and in graphs. Of teams (Team::barrier): teams.cpp.
+// collective::barrier() is a barrier: behind it every rank sees the writes that all have enqueued before it, by each
+// algorithm that can do one, eager and in graphs. Barriers of teams (Team::barrier): teams.cpp.
 #include <memory>
 #include <set>
 #include <string>
@@ -41,7 +41,7 @@ class Rounds {
     OneSided& one_sided = world_.one_sided();
     std::byte* const mine = segment_->local();
     for (std::size_t round = 0; round < kRounds; ++round) {
-      // Another one comes late each time, and would be missed by who did not wait for it.
+      // Another rank comes late each time: a rank that did not wait for it would miss its number.
       if (round % size() == rank()) device.copy(slow_.data(), slow_.data() + kSlowBytes, kSlowBytes, stream_);
       device.copy(mine, numbers_.data() + 8 * round, 8, stream_);
       world_.collective().run(barrier, stream_);

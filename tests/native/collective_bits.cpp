@@ -1,6 +1,5 @@
-// Bits of results that depend on the order of adding: what is taken by itself, and what is asked for with
-// `deterministic`, gives the same ones by every algorithm and path, in every run, on every rank, wherever the ranks
-// are.
+// Bits of results that depend on the order of adding: the automatic choice, and a call with `deterministic`, give the
+// same bits by every algorithm and path, in every run, on every rank, wherever the ranks are.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -22,7 +21,7 @@ using onstream::collective::Vector;
 
 namespace {
 
-// What the contributor of this number gives: values whose sum depends on the order, as does their product.
+// The input of the contributor of this number: values whose sum depends on the order, as does their product.
 std::vector<unsigned char> contribution(ElementType type, ReduceOp op, std::size_t count, int number) {
   const bool is_prod = op == ReduceOp::prod;
   const double range = is_prod ? 0.5 : is_narrow(type) ? 10 : 1e3;
@@ -99,7 +98,7 @@ CASE(what_adds_in_another_order_is_refused_for_a_deterministic_call_whose_bits_i
       CHECK_THROWS(it.run(by(all_reduce(on(ElementType::float32)))), words);
       CHECK_THROWS(it.run(by(all_reduce(on(ElementType::float16), ReduceOp::max))), words);
       CHECK_THROWS(it.run(by(all_reduce(on(ElementType::complex64), ReduceOp::prod))), words);
-      // Of whole numbers every order gives the same.
+      // Every order gives the same sum of whole numbers.
       it.run(by(all_reduce(on(ElementType::int32))));
       const CollectiveCall average = by(all_reduce(on(ElementType::int8), ReduceOp::avg));
       if (can(world, average)) it.run(average);
@@ -215,12 +214,12 @@ CASE(a_deterministic_call_passes_by_the_algorithm_that_a_parameter_asks_for) {
   }
 }
 
-// The n-th contribution comes from the n-th rank of a team: whichever process that is, by whatever way, every time.
+// The n-th contribution comes from the n-th rank of a team, in any process, by any algorithm and path, every time.
 CASE(the_same_contributions_in_the_same_order_have_the_same_bits_wherever_the_ranks_are) {
   constexpr std::size_t kCount = all_or_few<std::size_t>(1501, 301);
   constexpr int kSize = 4;
   for (const std::string& device : device_specs()) {
-    std::map<std::string, std::string> first;  // by what was called; of rank 0 of the world alone
+    std::map<std::string, std::string> first;  // by the name of the call; of rank 0 of the world alone
     const auto orders = all_or_few<std::vector<std::vector<int>>>({{0, 1, 2, 3}, {2, 0, 3, 1}, {3, 2, 1, 0}},
                                                                   {{0, 1, 2, 3}, {2, 0, 3, 1}});
     for (const int run_number : {0, 1}) {
@@ -246,7 +245,7 @@ CASE(the_same_contributions_in_the_same_order_have_the_same_bits_wherever_the_ra
                   if (!can(world, call)) continue;
                   team->run(call);
                   const std::vector<unsigned char> got = output.read();
-                  // What the first of the team has (of a scan the last), all compare with what it was the first time.
+                  // Compares the result of the team's first rank (a scan's last one) with that of the first run.
                   const int teller = order[call.kind == OpKind::scan ? kSize - 1 : 0];
                   const auto told =
                       world.fabric()->all_gather("the results of a test", std::string(got.begin(), got.end()));
@@ -268,7 +267,7 @@ CASE(the_same_contributions_in_the_same_order_have_the_same_bits_wherever_the_ra
   }
 }
 
-// Where the copy engine pushes what is summed, and where sums are all there before the first is given.
+// Calls in which the copy engine pushes the sums, and calls that finish all sums before they send the first.
 CASE(sums_by_the_engine_and_in_two_halves_have_the_bits_of_lines) {
   constexpr std::size_t kCount = 1504;  // whole packs for each of four
   for (const std::string& device : device_specs()) {
@@ -299,7 +298,7 @@ CASE(sums_by_the_engine_and_in_two_halves_have_the_bits_of_lines) {
   }
 }
 
-// Else the cases above would show little.
+// Without this the cases above would show little.
 CASE(the_contributions_have_other_bits_in_another_order) {
   for (const std::string& device : device_specs()) {
     run_ranks(4, quick(device), [](World& world) {
@@ -324,14 +323,14 @@ CASE(the_contributions_have_other_bits_in_another_order) {
 
 namespace {
 
-// As product() in rules.hpp: rounded by itself, whatever this file is compiled with.
+// As product() in rules.hpp: rounded by itself, whichever options compile this file.
 template <class Real>
 Real rounded(Real a, Real b) {
   volatile Real product = a * b;
   return product;
 }
 
-// What two ranks' elements of a premulsum make, and what they would with the sum merged with its second product.
+// The premulsum of two ranks' elements, and its value if the sum were merged with its second product.
 template <class Real>
 struct Scaled {
   Real apart = 0;
@@ -401,8 +400,8 @@ void check_complex_products(World& world, ElementType type) {
 
 }  // namespace
 
-// A compiler may merge a product with the sum behind it, in some kernels and not in others. Of two ranks every order of
-// adding gives the same.
+// A compiler may merge a product with the sum behind it, in some kernels and not in others. Every order of adding
+// gives the same for two ranks.
 CASE(products_are_rounded_before_they_are_added_by_every_algorithm) {
   const Coverage coverage;
   on_all_devices(2, [](World& world) {

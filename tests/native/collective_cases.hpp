@@ -1,5 +1,5 @@
-// What the tests of collectives do with every algorithm: one reduction or one move against a plain reference, beside
-// its input and in place, of memory that peers can address or not.
+// Checks that the tests of collectives make with every algorithm: one reduction or one move against a plain reference,
+// beside its input and in place, of memory that peers can address or not.
 #pragma once
 
 #include <algorithm>
@@ -38,10 +38,10 @@ constexpr Algorithm kEach[] = {
     Algorithm::ll,          Algorithm::two_shot, Algorithm::ll128, Algorithm::simple,
     Algorithm::copy,        Algorithm::ring,     Algorithm::tree,  Algorithm::halving_doubling,
     Algorithm::hierarchical};
-// Those for large ones that go through the stage where they have to.
+// Algorithms for large calls, which go through the stage where they have to.
 constexpr Algorithm kBulk[] = {Algorithm::simple, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
                                Algorithm::hierarchical};
-// Those that add in the order of the ranks.
+// Algorithms that add in the order of the ranks.
 constexpr Algorithm kSameBits[] = {Algorithm::ll, Algorithm::two_shot, Algorithm::ll128, Algorithm::simple};
 
 // Two ranks are a group to algorithm hierarchical.
@@ -54,7 +54,7 @@ inline void on_all_devices_in_pairs(int size, const std::function<void(World&)>&
   for (const std::string& device : device_specs()) run_ranks(size, in_pairs(device), body);
 }
 
-// Memory that peers can address, or that they cannot: then direct goes through the stage.
+// Memory that peers can address, or that they cannot: then the simple protocol goes through the stage.
 enum class Where { reachable, plain };
 
 // A buffer of a test: device memory, or plain host memory on the host device.
@@ -86,7 +86,7 @@ inline void run(World& world, const CollectiveCall& call, const OwnStream* strea
   world.synchronize(*stream);
 }
 
-// What the list of algorithms says of a kind, as of a small call where there is room for everything.
+// Whether the list of algorithms allows this one for a small call of this kind where there is room for everything.
 inline bool is_possible(OpKind kind, Algorithm algorithm) {
   const collective::Machine roomy{DeviceKind::host, 0, 4, 1 << 20, 1 << 20, 2};
   std::byte beside;
@@ -112,8 +112,8 @@ inline collective::Machine machine_of(World& world) {
   return collective::machine_of(*world.fabric(), world.rank(), static_cast<std::size_t>(world.size()));
 }
 
-// What was compared with its reference since a Coverage was made, by whichever rank: as what cannot run is passed by
-// without a word (can() below), a case says at its end what must have run on each device that it had.
+// The calls that any rank compared with their reference since a Coverage was made: a case skips a call that cannot run
+// without a word (can() below), so it states at its end which calls must have run on each device that it had.
 class Coverage {
  public:
   Coverage() {
@@ -224,7 +224,7 @@ void check_reduction(World& world, const Reduction& one, const How& how) {
   call.algorithm = one.algorithm;
   if (!can(world, call)) return;
 
-  std::vector<unsigned char> expected = output.read();  // who gets nothing keeps what it has
+  std::vector<unsigned char> expected = output.read();  // a rank that gets nothing keeps its output
   if (one.kind == OpKind::scan) {
     expected = result_of(one.type, one.op, 0, rank + 1, begin, one.count);
   } else if (one.kind == OpKind::exclusive_scan) {
@@ -248,7 +248,7 @@ void check_reduction(World& world, const Reduction& one, const How& how) {
   expect(world, call, got, expected, "in place");
 }
 
-// What rank `from` sends to rank `to`.
+// The bytes that rank `from` sends to rank `to`.
 inline std::vector<unsigned char> sent(std::size_t bytes, int from, int to) {
   return pattern(bytes, static_cast<unsigned>(from * 100 + to));
 }

@@ -28,7 +28,7 @@ using onstream::collective::KernelLaunch;
 
 namespace {
 
-// A kernel, and what runs its body by a crowd.
+// A kernel, and the function that runs its body by a crowd.
 struct Entry {
   const Kernel* kernel;
   void (*run)(const void* body, Grid grid);
@@ -114,7 +114,7 @@ void with_crowds(int size, const Parameters& parameters, const Body& body) {
   for (const Grid grid : all_or_few(all, all.first(1))) with_crowd(size, parameters, grid, body);
 }
 // All shapes of with_crowds() among three ranks, and one shape among other numbers of them: four for a second round of
-// what halves, in blocks of two subgroups.
+// the halving algorithms, in blocks of two subgroups.
 void with_many_crowds(const Parameters& parameters, const Body& body) {
   with_crowds(3, parameters, body);
   with_crowd(4, parameters, all_or_few(kShapes[3], kFewThreads), body);
@@ -230,7 +230,7 @@ CASE(large_broadcasts_are_right_in_several_blocks_of_several_threads) {
   }
 }
 
-// Behind each everybody sees what all have said before it; between them, what some only hear of.
+// Behind each barrier every rank sees that all have said this round; between them run broadcasts.
 CASE(barriers_of_several_threads_wait_for_every_rank) {
   for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 8}, {3})) {
     std::vector<std::atomic<int>> said(static_cast<std::size_t>(size));
@@ -254,7 +254,7 @@ CASE(barriers_of_several_threads_wait_for_every_rank) {
   }
 }
 
-// What is flagged needs no block of the same number on the other ranks.
+// A block that stores lines needs no block of its own number on the other ranks.
 CASE(lines_do_not_care_in_how_many_blocks_they_go) {
   run_ranks(3, quick("host"), [](World& world) {
     const Crowd crowd(world, kShapes[world.rank()]);
@@ -296,7 +296,7 @@ CASE(collectives_of_every_algorithm_follow_each_other_by_epochs) {
   });
 }
 
-// What each copies to itself is as much as it sends: blocks share the two unevenly.
+// Each rank copies as many bytes to itself as it sends: blocks share the two unevenly.
 CASE(two_ranks_move_right_in_any_number_of_blocks) {
   for (const Grid grid : {Grid{3, 1}, Grid{2, 3}, Grid{5, 3}}) {
     with_crowd(2, quick("host"), grid, [](World& world, const Crowd& crowd) {

@@ -1,5 +1,5 @@
-// Small collectives whose ranks do not call the same: refused by name, long before the deadline. And what their flags
-// rest on: signatures that differ, and epochs that never come again while a line of theirs is left.
+// Small collectives whose ranks do not call the same: refused by name, long before the deadline. And the two guarantees
+// behind their flags: signatures that differ, and epochs that never come again while a line of theirs is left.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -97,7 +97,7 @@ const Pair kPairs[] = {
      }},
 };
 
-// Of three ranks, in elements: rank 0 has `sent` for rank 2, which expects `expected`; all others agree. The parts lie
+// Among three ranks, rank 0 has `sent` elements for rank 2, which expects `expected`; all others agree. The parts lie
 // one behind the other, so that a longer one would end in the next.
 void expect_counts_refused(const std::string& device, std::size_t sent, std::size_t expected, bool in_place) {
   constexpr int kSize = 3;
@@ -229,7 +229,7 @@ class Pairing {
   // `heard`: everybody heard from everybody in the collective before.
   void start_at(std::uint64_t epoch, bool heard = true) {
     for (auto& state : states_) {
-      for (collective::Turn& epoch : state.epochs) epoch.word = (epoch - 1) << 1 | (heard ? 1 : 0);
+      for (collective::Turn& one : state.epochs) one.word = (epoch - 1) << 1 | (heard ? 1 : 0);
     }
   }
   // That both have started `epoch`, to both.
@@ -239,7 +239,7 @@ class Pairing {
       for (int peer = 0; peer < 2; ++peer) HostGroup::store_release(words + peer, epoch << 32);
     }
   }
-  // One all_gather of `bytes` bytes that both ranks do; what rank 1 got.
+  // One all_gather of `bytes` bytes that both ranks do; returns the output of rank 1.
   std::vector<std::byte> gather(std::size_t bytes, int value) {
     std::vector<std::byte> in[2];
     std::vector<std::byte> out[2];
@@ -326,7 +326,7 @@ CASE(lines_are_cleared_before_their_flags_come_again) {
   pair.start_at(collective::kCleanEvery - 2);
   for (int i = 0; i < 4; ++i) CHECK(pair.gather(8, i) == gathered(8, i));
   CHECK(pair.lines_left() == 0);
-  // Those who do not clear would take the old ones here, which have the same flags, for new ones.
+  // A rank that does not clear its lines would take the old ones here, which have the same flags, for new ones.
   for (const std::uint64_t begin : {again + 7, again - 3}) {
     pair.start_at(begin);
     for (int i = 0; i < 6; ++i) CHECK(pair.gather(256, 50 + i) == gathered(256, 50 + i));
@@ -350,8 +350,8 @@ CASE(ll128_lines_are_cleared_before_their_flags_come_again) {
   CHECK(!pair.failed());
 }
 
-// Nobody may write before a peer has started the collective before, whatever the words of one that has announced
-// nothing look like beside numbers that have come round.
+// A rank may not write before the peer has started the collective before. The words of a peer that has announced
+// nothing must never look like an announcement, also beside numbers that have come round.
 CASE(what_nobody_announced_is_waited_for_at_every_epoch) {
   for (const std::uint64_t epoch : {std::uint64_t{7}, (std::uint64_t{1} << 31) + 7, (std::uint64_t{1} << 32) + 7}) {
     Pairing pair(Algorithm::ll128);

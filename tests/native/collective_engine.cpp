@@ -123,8 +123,8 @@ CASE(what_the_engine_takes_is_captured_and_replayed_and_part_of_plans) {
   }
 }
 
-// Who waits for the engine and gives up ends when it touches no memory any more: what is asked for then is answered,
-// but not moved, and the answer is not taken for a copy.
+// A block that waits for the engine and gives up ends once the engine touches no memory any more: the engine answers a
+// later request without moving its bytes, and the block does not take the answer for a copy.
 CASE(what_is_asked_of_the_engine_in_a_failed_world_is_answered_and_not_moved) {
   run_ranks(1, quick("host"), [](World& world) {
     std::atomic<bool> failed = false;
@@ -150,7 +150,7 @@ CASE(what_is_asked_of_the_engine_in_a_failed_world_is_answered_and_not_moved) {
   });
 }
 
-// A rank fails at whatever moment of an op that the engine works for: another one's op that ends well has all its data.
+// A rank fails at any moment of an op that the engine works for: another one's op that ends well has all its data.
 CASE(what_ends_well_beside_a_failure_has_been_moved) {
   constexpr int kRanks = 2;
   constexpr std::size_t kCount = 64 * 1024 * kRanks;
@@ -205,7 +205,7 @@ CASE(what_ends_well_beside_a_failure_has_been_moved) {
   CHECK(failures > 0);
 }
 
-// A team that has gone, and graphs that go, leave what is under way to its end, and their slots to others.
+// A team that has gone, and graphs that go, let ops under way end, and leave their slots to others.
 CASE(slots_of_the_engine_outlive_their_team_and_serve_again) {
   on_all_devices_by_engine(2, "on", [](World& world) {
     constexpr std::size_t kBytes = 100'000;
@@ -231,7 +231,7 @@ CASE(slots_of_the_engine_outlive_their_team_and_serve_again) {
       world.synchronize(stream);
       CHECK(both.read() == joined({of(0, round), of(1, round)}));
       CHECK(served(world) == static_cast<std::uint64_t>(round) + 1);
-      world.barrier();  // nobody writes to who still reads
+      world.barrier();  // no rank writes to one that still reads
     }
     CHECK(world.fabric()->copies().slots() <= 32);
   });

@@ -1,4 +1,4 @@
-// Collectives that cannot work, whose ranks differ, or of which one comes late; and what explain() says.
+// Collectives that cannot work, whose ranks differ, or of which one comes late; and the text of explain().
 #include "onstream/collective/collective.hpp"
 
 #include <functional>
@@ -385,7 +385,7 @@ CASE(checking_names_who_calls_something_else) {
           odd ? std::vector<std::size_t>{0, 0, 0} : std::vector<std::size_t>{2, 0, 2};
       call.send_offsets = call.receive_offsets = {0, 4, 8};
       call.type = odd ? ElementType::complex128 : ElementType::int16;
-      it.run(call);  // what a rank without elements would have sent is nobody's concern
+      it.run(call);  // the type at a rank that sends no elements is not compared
       if (world.rank() == 2) call.type = ElementType::int8;
       CHECK_THROWS(it.run(call), "rank 2: all_to_all_v of int8, which gets int16 of rank 0");
       // Nothing is broken.
@@ -400,10 +400,10 @@ CASE(an_algorithm_is_chosen_by_cost_and_explained) {
   on_all_devices_in_pairs(4, [](World& world) {
     TestBuffer buffer(world, 64);
     CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1, ElementType::float64});
-    CHECK(world.collective().explain(call).find("float64 on 4 ranks: lines") != std::string::npos);
+    CHECK(world.collective().explain(call).find("float64 on 4 ranks: ll") != std::string::npos);
     call.count = 100'000'000;
     const std::string large = world.collective().explain(call);
-    CHECK(large.find("4 ranks: direct") != std::string::npos &&
+    CHECK(large.find("4 ranks: simple") != std::string::npos &&
           large.find("do not fit the slots") != std::string::npos);
     call.algorithm = Algorithm::simple;
     CHECK(world.collective().explain(call).find("asked for") != std::string::npos);
@@ -436,7 +436,7 @@ CASE(a_check_refuses_what_the_call_would_be_refused_for) {
   });
 }
 
-// As measured (algorithm.cpp): what costs the least differs where ranks have to take epochs on a core.
+// As measured (algorithm.cpp): another algorithm costs the least where ranks share a core.
 CASE(what_is_taken_on_the_host_depends_on_whether_each_rank_has_a_core) {
   std::byte buffer[1];
   const auto taken = [&](OpKind kind, std::size_t bytes, int size, bool crowded) {
@@ -544,7 +544,7 @@ CASE(what_is_only_for_those_who_ask_is_never_chosen_by_itself) {
 
 namespace {
 
-// What explain() predicts of an algorithm, in microseconds.
+// The cost that explain() predicts for an algorithm, in microseconds.
 double predicted_us(Algorithm algorithm, const CollectiveCall& call, const collective::Machine& machine) {
   const std::string told = explain(call, machine);
   const std::string words = concat("\n  ", name_of(algorithm), ": ");
@@ -560,7 +560,7 @@ CASE(the_predicted_cost_counts_the_bytes_that_travel) {
   struct Row {
     OpKind kind;
     Algorithm algorithm;
-    double sums;  // of what travels of integers, the share that sums are
+    double sums;  // the share of sums in the bytes that travel, for integers
   };
   const Row rows[] = {{OpKind::all_reduce, Algorithm::ring, 0.5},
                       {OpKind::reduce_scatter, Algorithm::ring, 1},

@@ -1,4 +1,4 @@
-// Collectives that fail while they are enqueued: what is on the stream by then ends, and is kept as long.
+// Collectives that fail while they are enqueued: work that is on the stream by then ends, and is kept as long.
 #include <barrier>
 #include <chrono>
 #include <memory>
@@ -88,7 +88,7 @@ void sleep_on_stream(void*) { std::this_thread::sleep_for(std::chrono::milliseco
 
 }  // namespace
 
-// Rank 2 comes late, when the others have failed, and finds what they had sent before they knew.
+// Rank 2 comes late, when the others have failed, and finds the data that they had sent before they knew.
 CASE(nobody_writes_to_buffers_of_ranks_whose_collective_before_has_failed) {
   constexpr std::size_t kCount = 1 << 16;
   constexpr std::size_t kBytes = 3 * kCount * sizeof(std::int32_t);

@@ -14,8 +14,8 @@ using namespace onstream::test;
 void on_many_ranks(const std::function<void(World&)>& body) {
   Parameters parameters = in_pairs("host");
   parameters.collective_group = all_or_few(8, 4);
-  parameters.lanes = 1;
-  parameters.lane_bytes = 1024;
+  parameters.tags = 1;
+  parameters.tag_bytes = 1024;
   parameters.timeout_s = 60;
   parameters.bootstrap_timeout_s = 60;
   run_ranks(all_or_few(64, 16), parameters, body);

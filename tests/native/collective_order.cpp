@@ -27,7 +27,7 @@ CASE(captured_collectives_mean_the_same_at_every_replay_among_eager_ones) {
       for (std::size_t i = 0; i < kCount; ++i) append(bytes, std::int64_t{1});
       values.write(bytes);
     };
-    // Each multiplies by four: all_reduce in place of what is the same everywhere.
+    // Each multiplies by four: all_reduce in place of values that are the same on every rank.
     const auto call = [&](Algorithm algorithm) {
       CollectiveCall one = all_reduce({values.data(), values.data(), kCount, ElementType::int64});
       one.algorithm = algorithm;
@@ -65,7 +65,7 @@ CASE(every_kind_by_every_algorithm_is_captured_and_replayed_among_eager_ones) {
   for (const int size : all_or_few<std::vector<int>>({3, 4}, {3})) check_everything_by<Replayed>(size);
 }
 
-// What is captured is compared then, and a capture whose ranks differ can go on.
+// Captured calls are compared at capture, and a capture whose ranks differ can go on.
 CASE(in_the_checking_mode_what_is_captured_is_compared_once_and_replayed) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = in_pairs(device);
@@ -122,7 +122,7 @@ CASE(captured_moves_mean_the_same_at_every_replay_among_eager_ones) {
         call.algorithm = algorithm;
         return call;
       };
-      // Each passes on what the one before it brought.
+      // Each passes on the data that the one before it brought.
       const CollectiveCall calls[] = {by(all_gather({mine.data(), all.data(), kBytes})),
                                       by(all_to_all({all.data(), traded.data(), kBytes})),
                                       by(broadcast({traded.data(), told.data(), kBytes}, 1))};

@@ -24,7 +24,7 @@ static_assert(std::is_same_v<ElementOf<decltype(kAdd)>, double>);
 
 constexpr Algorithm kWithFunctors[] = {Algorithm::ll, Algorithm::two_shot, Algorithm::simple};
 
-// A functor and what the ranks give to it.
+// A functor and the ranks' inputs to it.
 template <class F, class T>
 struct Trial {
   F functor;
@@ -126,7 +126,7 @@ void check(World& world, const Trial<F, T>& trial, const How& how, const OwnStre
   call.output = input.data() + place;
   run(world, call, stream);
   auto got = input.read();
-  // Of a reduce_scatter in place, the rest of the input may be anything.
+  // The rest of the input of a reduce_scatter in place may be anything.
   if (scatters) {
     const auto at = static_cast<std::ptrdiff_t>(place);
     const auto length = static_cast<std::ptrdiff_t>(how.count * sizeof(T));
@@ -185,7 +185,7 @@ CASE(large_elements_are_of_many_ranks_too) {
   check_all(9, kMaps<255>, {20});
 }
 
-// As many as there can be; packs of which no whole number is in 64.
+// The most ranks that there can be; packs of which no whole number is in 64.
 CASE(many_ranks_reduce_elements_of_24_and_40_bytes) {
   run_ranks(all_or_few(64, 16), quick("host"), [](World& world) {
     check(world, kLargest, {OpKind::all_reduce, 3, Algorithm::ll}, nullptr);

@@ -34,7 +34,7 @@ struct Compose {
   }
 };
 
-// The largest value and where it is; of equal ones the first, and how many there were. 24 bytes.
+// The largest value and its index; for equal values the first index, and their number. 24 bytes.
 struct Found {
   double value;
   std::int64_t index;
@@ -47,7 +47,7 @@ struct Largest {
   }
 };
 
-// Neighbouring spans of numbers. 2 bytes, several in a pack. Never called with what nobody gave: no span begins with 0.
+// Neighbouring spans of numbers. 2 bytes, several in a pack. No rank gives a span that begins with 0: Join gets none.
 struct Span {
   std::uint8_t first, last;
 };

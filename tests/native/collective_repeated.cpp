@@ -1,5 +1,5 @@
-// Calls that are made again: each is what it says, whatever calls like it came before; and what cannot work any more is
-// refused as it was the first time.
+// Calls that are made again: each does its own work, whichever calls like it came before; and a call that cannot work
+// any more is refused as it was the first time.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -23,7 +23,7 @@ constexpr std::size_t kCount = 24;
 constexpr std::size_t kBytes = kCount * sizeof(double);
 constexpr int kRanks = 3;
 
-// A call, and what it leaves in the output.
+// A call, and its output.
 struct Meant {
   const char* name;
   CollectiveCall call;
@@ -36,18 +36,18 @@ std::vector<unsigned char> doubles(const std::function<double(std::size_t)>& val
   return bytes;
 }
 
-// Of rank `rank`: whole numbers, so that every order of adding gives the same.
+// The values of rank `rank`: whole numbers, so that every order of adding gives the same.
 double given(int rank, std::size_t i) { return static_cast<double>(rank + 1) * static_cast<double>(i + 2); }
 double sum(std::size_t i) { return 6 * static_cast<double>(i + 2); }
 constexpr double kBefore = -7;  // in the output
-// The bits of what each rank gives, as whole numbers; their sum wraps around, as the collectives' does.
+// The bits of each rank's values, as whole numbers; their sum wraps around, as the collectives' does.
 double sum_of_words(std::size_t i) {
   std::uint64_t words = 0;
   for (int rank = 0; rank < kRanks; ++rank) words += std::bit_cast<std::uint64_t>(given(rank, i));
   return std::bit_cast<double>(words);
 }
 
-// Calls that differ from the first in one thing each. `elsewhere` holds twice what the first's input does.
+// Calls that differ from the first in one thing each. `elsewhere` holds twice the first's input.
 std::vector<Meant> likes(const CollectiveCall& first, std::byte* elsewhere, int rank) {
   std::vector<Meant> all = {{"the first", first, sum}};
   const auto with = [&](const char* name, const auto& change, std::function<double(std::size_t)> value) {
@@ -227,11 +227,11 @@ CASE(memory_at_an_address_that_was_freed_is_what_it_is_now) {
     auto large = std::make_unique<TestBuffer>(world, kLarge);
     std::byte* const address = large->data();
     CollectiveCall call = all_reduce({address, address, 512, ElementType::float64});
-    call.algorithm = Algorithm::ll;  // by direct a peer in this process would keep the pages
+    call.algorithm = Algorithm::ll;  // by the simple protocol a peer in this process would keep the pages
     for (int i = 0; i < 2; ++i) world.collective().run(call);
     world.barrier();
     large.reset();
-    // What has the address next, if anything does, is smaller than the call.
+    // The next allocation at the address, if there is one, is smaller than the call.
     const TestBuffer small(world, 64);
     CHECK_THROWS(world.collective().run(call), small.data() == address ? "ends 4032 B after" : "nothing is mapped");
   });
@@ -245,7 +245,7 @@ CASE(plain_memory_is_looked_at_before_it_is_used_the_first_time) {
       world.collective().run(in_place(values.data()));
       CHECK(values == std::vector<double>(kCount, 2 << i));
     }
-    // In the first page, which nobody maps; what was unmapped can be another thread's by now.
+    // In the first page, which nobody maps; an unmapped address can be another thread's by now.
     void* const nowhere = reinterpret_cast<void*>(std::uintptr_t{1024});
     world.barrier();
     CHECK_THROWS(world.collective().run(in_place(nowhere)), "nothing is mapped");

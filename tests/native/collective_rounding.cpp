@@ -1,5 +1,5 @@
 // Sums of 16 and 8 bits of floating point are made in float and rounded once, by every algorithm: values whose sums
-// float holds exactly, in whatever order they are added, and which come out wrong if any partial sum is rounded.
+// float holds exactly, in any order of adding, and which come out wrong if any partial sum is rounded.
 #include "check.hpp"
 #include "collective_cases.hpp"
 #include "onstream/collective/element/rules.hpp"
@@ -12,7 +12,7 @@ namespace {
 struct Narrow {
   ElementType type;
   int bits;         // of a value, the first one counted
-  int factor_bits;  // of what is multiplied: float holds the product of three
+  int factor_bits;  // of a factor: float holds the product of three
 };
 constexpr Narrow kNarrow[] = {{ElementType::float16, 11, 8},
                               {ElementType::bfloat16, 8, 8},
@@ -49,7 +49,7 @@ double rounded(ElementType type, double value) {
 
 enum class Rounds { once, always };
 
-// What ranks [0, last) make of elements [begin, begin + count).
+// The result of ranks [0, last) for elements [begin, begin + count).
 std::vector<unsigned char> result_of(const Narrow& narrow, ReduceOp op, int last, std::size_t begin, std::size_t count,
                                      Rounds rounds) {
   std::vector<unsigned char> bytes;
@@ -118,7 +118,7 @@ void check_algorithms(World& world) {
 
 }  // namespace
 
-// Else the cases below would show nothing.
+// Without this the cases below would show nothing.
 CASE(the_values_come_out_wrong_when_partial_sums_are_rounded) {
   for (const Narrow& narrow : kNarrow) {
     for (const ReduceOp op : kRounded) {

@@ -1,5 +1,5 @@
 // Hierarchical collectives beside the rows of collective.cpp: groups of several sizes, of teams, captured before
-// anything else, and what is refused.
+// anything else, and refused calls.
 #include "check.hpp"
 #include "collective_cases.hpp"
 #include "onstream/collective/collective.hpp"
@@ -109,7 +109,7 @@ CASE(teams_have_groups_of_their_own_ranks) {
   });
 }
 
-// The root of a broadcast is through before others have begun, who then still say so in its memory.
+// The root of a broadcast is through before other ranks have begun; these still announce themselves in its memory.
 CASE(a_team_may_go_while_other_ranks_still_write_to_it) {
   on_all_devices_in_pairs(4, [](World& world) {
     TestBuffer value(world, 8);
@@ -153,8 +153,8 @@ CASE(the_stages_of_a_call_and_their_cost_are_explained) {
     CollectiveCall call = in_stages(all_reduce({buffer.data(), buffer.data(), 5, ElementType::float64}));
     const std::string told = world.collective().explain(call);
     CHECK(told.find("hierarchical, in stages, within groups and across them (asked for)") != std::string::npos);
-    CHECK(told.find("within groups: reduce_scatter of 2 by lines\n    across groups: all_reduce of 2 by lines\n"
-                    "    within groups: all_gather of 2 by lines\n    within groups: all_reduce of 1 by lines") !=
+    CHECK(told.find("within groups: reduce_scatter of 2 by ll\n    across groups: all_reduce of 2 by ll\n"
+                    "    within groups: all_gather of 2 by ll\n    within groups: all_reduce of 1 by ll") !=
           std::string::npos);
     call.algorithm = Algorithm::automatic;
     CHECK(world.collective().explain(call).find("only for those who ask for it: its stages wait for each other") !=
@@ -183,14 +183,14 @@ CASE(later_calls_that_differ_within_a_group_are_told) {
     try {
       world.collective().run(in_stages(all_reduce(vector)));
       world.collective().run(in_stages(all_reduce(vector, op)));
-    } catch (const Error&) {  // as soon as anybody knows, who may be ahead of this rank
+    } catch (const Error&) {  // as soon as any rank knows, which may be ahead of this one
     }
     await_failure(world);
     CHECK_THROWS(world.check(), "calls another collective, or the same with another count");
   });
 }
 
-// Rank 1 does not come: what rank 0 would go on with is no sum, and the other group must not get it.
+// Rank 1 does not come: rank 0 has no sum to go on with, and the other group must not get its data.
 CASE(a_stage_that_failed_gives_nothing_to_those_behind_it) {
   Parameters parameters = grouped("host", 2);
   parameters.timeout_s = 2;

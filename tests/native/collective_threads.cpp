@@ -1,5 +1,5 @@
-// Several threads of a rank that use collectives at once, each a channel of its own: none waits for what only another
-// thread's call would bring.
+// Several threads of a rank that use collectives at once, each a channel of its own: none waits for data that only
+// another thread's call would bring.
 #include <thread>
 
 #include "check.hpp"
@@ -32,7 +32,7 @@ struct Small {
   TestBuffer output;
 };
 
-// Runs `body` in a thread of its own, and gives what it throws to whoever waits for it.
+// Runs `body` in a thread of its own; finish() rethrows its exception.
 class Beside {
  public:
   explicit Beside(std::function<void()> body)

@@ -61,10 +61,10 @@ inline void encode(std::vector<unsigned char>& out, ElementType type, Number num
   }
 }
 
-// What each rank multiplies its input by in a premulsum.
+// The factor of each rank's input in a premulsum.
 inline int factor_of(int rank) { return rank < 3 ? 2 : 1; }
 
-// The input of a rank begins again after so many elements, and so does what becomes of it.
+// The input of a rank repeats after so many elements, and so does the result.
 constexpr std::size_t kPeriod = 1000;
 
 // Element i of a rank's input.

@@ -10,7 +10,7 @@
 
 namespace onstream::test {
 
-// What a call reads and writes, as it was before it; on this rank.
+// The memory that a call reads and writes on this rank, as it was before the call.
 class Memories {
  public:
   Memories(World& world, const CollectiveCall& call, const OwnStream& stream)

@@ -34,7 +34,7 @@ CASE(words_are_compared_as_asked) {
   CHECK(wide(Compare::gt, u, 1ULL << 40, 1) && wide(Compare::lt, s, ~0ULL, 0) && wide(Compare::reached, u, 1, ~0ULL));
 }
 
-// By the language's own operators.
+// Compares by the language's own operators.
 template <class Word>
 bool should_hold(Compare compare, Sign sign, Word word, Word value) {
   using Signed = std::make_signed_t<Word>;

@@ -1,5 +1,5 @@
-// A grid whose blocks run at once and have several threads each, on the host: what kernel bodies do on a GPU, where the
-// sanitizers look. The threads of a block meet at barriers, and those of all ranks share the cores as they can.
+// A grid whose blocks run at once and have several threads each, on the host: kernel bodies run as on a GPU, but where
+// the sanitizers look. The threads of a block meet at barriers, and those of all ranks share the cores as they can.
 #pragma once
 
 #include <pthread.h>
@@ -47,7 +47,7 @@ class Gathering {
   std::vector<std::size_t> votes_had_;  // each thread's own count
 };
 
-// What the threads of one block have in common. Octets of a last few threads are none.
+// State that the threads of one block share. A last few threads form no octet.
 struct CrowdBlock {
   static constexpr int kOctet = 8;
   static constexpr int kWarp = 32;
@@ -114,7 +114,7 @@ class CrowdGroup : public HostGroup {
     return *reinterpret_cast<T*>(together_->room.data());
   }
 
-  // Many more threads than cores: who waits makes room at once.
+  // There are many more threads than cores: a waiting thread yields at once.
   static bool pause(std::uint32_t round, std::uint32_t) {
     constexpr std::uint32_t kYields = 4;
     return HostGroup::pause(round < kYields ? 0 : ~0u, round < kYields ? 0 : 1);

@@ -1,4 +1,4 @@
-// What the cuda device promises beyond the contract that every device keeps (device_conformance.cpp): the user's own
+// The promises of the cuda device beyond the contract that every device keeps (device_conformance.cpp): the user's own
 // memory, streams, captures and current GPU, two processes over CUDA IPC, two GPUs in one process.
 //
 // The second process is this program again, started as `--child` with a socket.
@@ -187,7 +187,7 @@ struct UsersKind {
   const char* name;
   void* (*make)(std::size_t bytes);
   void (*release)(void* address);
-  const char* why_private;  // in what is said, and in explain(); empty: peers reach it
+  const char* why_private;  // in messages, and in explain(); empty: peers reach it
 };
 
 constexpr std::array<UsersKind, 5> kUsersKinds = {
@@ -394,7 +394,7 @@ CASE(pinned_memory_in_a_file_serves_where_the_driver_hands_out_none) {
   CHECK_THROWS((void)cuda::FileRange::import(gpu, range.export_fd(), 2 * range.mapped_bytes()), "announced");
 }
 
-// Whoever lets go of a peer's, or of their own, pinned memory must not keep others from launching the very work that
+// A thread that lets go of its own or a peer's pinned memory must not keep others from launching the very work that
 // running kernels wait for.
 CASE(work_starts_while_another_thread_waits_to_let_go_of_pinned_memory) {
   const std::shared_ptr<Device> device = gpu();
@@ -496,7 +496,7 @@ CASE(gpus_of_one_process_reach_each_others_memory_at_its_own_address) {
 
 // --- another process ---
 
-// Adds 1000 to the first word of what it is sent, twice mapped, on the GPU that `spec` names.
+// Adds 1000 to the first word of the exported memory, twice mapped, on the GPU that `spec` names.
 int child(const char* spec) {
   try {
     const std::shared_ptr<Device> device = open_device(spec, 0);

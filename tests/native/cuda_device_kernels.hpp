@@ -1,4 +1,4 @@
-// What the tests of the cuda device need of CUDA itself: memory, streams and captures that onstream did not make.
+// CUDA calls for the tests of the cuda device: memory, streams and captures that onstream did not make.
 // CUDA headers stay in cuda_device_kernels.cu, which a build with CUDA has.
 #pragma once
 

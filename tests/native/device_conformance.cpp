@@ -249,7 +249,7 @@ constexpr std::uint64_t kFromParent = 1000;
 constexpr std::uint64_t kFromChild = 5000;
 constexpr std::size_t kExchanged = 4096;
 
-// The other process: maps what it is sent, checks the parent's values, and stores its own with a kernel.
+// The other process: maps the exported memory, checks the parent's values, and stores its own with a kernel.
 int child(const char* spec) {
   try {
     const std::shared_ptr<Device> device = open_device(spec, 0);

@@ -118,7 +118,7 @@ RULE(a_stream_that_waits_for_a_captured_event_joins_the_capture) {
   CHECK(read(device, out, 3) == std::vector<std::uint64_t>(3, 3));
 }
 
-// Each waits for what one that is captured later stores.
+// Two branches each wait for a word that a branch captured later stores.
 RULE(branches_of_a_graph_do_not_wait_for_each_other) {
   const std::shared_ptr<Memory> memory = device.allocate(6 * 8, MemoryKind::device);
   std::uint64_t* const out = words(memory);
@@ -215,7 +215,7 @@ RULE(an_event_of_a_capture_is_no_event_of_running_work) {
   device.synchronize(stream);
 }
 
-// --- what a graph keeps ---
+// --- objects that a graph keeps ---
 
 template <class Condition>
 bool comes_true(const Condition& condition) {
@@ -255,7 +255,7 @@ RULE(a_capture_that_is_dropped_lets_go_of_what_was_retained) {
   CHECK(comes_true([&] { return seen.expired(); }));
 }
 
-// What is retained may hold an event of the capture, as a request does.
+// A retained object may hold an event of the capture, as a request does.
 struct OfCapture {
   std::shared_ptr<Event> event;
 };
@@ -362,7 +362,7 @@ RULE(a_capture_that_another_stream_cannot_end_keeps_its_guards) {
   try {
     graph = device.end_capture(stream);
   } catch (const Error&) {
-    return;  // CUDA ends what was ended wrongly
+    return;  // CUDA has ended the capture at the wrong call
   }
   shutter->open = false;
   CHECK_THROWS(device.launch(graph, stream), "the shutter is closed");

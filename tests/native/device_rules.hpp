@@ -1,4 +1,4 @@
-// What the rules of the device contract are written with (device_conformance.cpp, device_streams.cpp,
+// Macros and helpers for the rules of the device contract (device_conformance.cpp, device_streams.cpp,
 // device_graphs.cpp, device_words.cpp): a rule `r` gives the cases host_r and cuda_r, and the latter is skipped, with
 // the reason, where there is no GPU.
 #pragma once
@@ -20,7 +20,7 @@ inline constexpr std::array kShared = {MemoryKind::device, MemoryKind::pinned, M
 inline constexpr std::array kAllKinds = {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed, MemoryKind::host,
                                          MemoryKind::file};
 
-// What memory is known as that was asked for as `kind`.
+// The kind that inspect() reports for memory allocated as `kind`.
 constexpr MemoryKind known_as(MemoryKind kind) { return kind == MemoryKind::file ? MemoryKind::pinned : kind; }
 
 inline std::shared_ptr<Device> open_or_skip(const char* spec) {
@@ -90,7 +90,7 @@ struct Gate {
   std::shared_ptr<Memory> memory;
 };
 
-// What a host function saw at each of its calls.
+// The values that a host function saw at its calls.
 struct Calls {
   const std::uint64_t* value;
   std::vector<std::uint64_t> seen;

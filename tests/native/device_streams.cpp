@@ -177,7 +177,7 @@ RULE(streams_run_at_the_same_time) {
   CHECK(gate.passed());
 }
 
-// What a call that failed half-way has left on its stream may wait for what only a later call brings.
+// A call that failed half-way may leave work on its stream that waits for data of a later call.
 RULE(a_stream_of_the_pool_is_not_leased_again_before_what_was_left_on_it_is_over) {
   StreamPool pool(std::shared_ptr<Device>(std::shared_ptr<void>(), &device));
   const Gate gate(device);

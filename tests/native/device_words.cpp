@@ -10,7 +10,7 @@ using namespace onstream::test;
 
 namespace {
 
-// A word in pinned memory that a stream waits for. Whatever happens, the stream is let go on in the end.
+// A word in pinned memory that a stream waits for. The destructor releases the stream in any case.
 struct HostGate {
   explicit HostGate(Device& device) : memory(device.allocate(64, MemoryKind::pinned)) {}
   ~HostGate() { open(); }

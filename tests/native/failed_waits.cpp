@@ -1,4 +1,4 @@
-// Of a batch nothing is done behind a wait that failed, in however many launches it goes, and whatever ended the wait.
+// A batch does nothing behind a wait that failed, in any number of launches, and with any cause of the wait's end.
 #include <functional>
 #include <string>
 #include <vector>

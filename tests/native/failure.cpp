@@ -1,4 +1,4 @@
-// How a failure is told: pure functions over what the ranks reported.
+// How a failure is told: pure functions over the ranks' reports.
 #include "onstream/transport/failure.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ FaultReport fault(int rank, OpKind op, int peer, Status status, double timeout_s
   report.status = status;
   report.op = op;
   report.peer = peer;
-  report.lane = 3;
+  report.tag = 3;
   report.bytes = 8;
   report.timeout_s = timeout_s;
   return report;
@@ -39,7 +39,7 @@ CASE(an_integer_of_8_bits_is_told_as_a_number) {
 
 CASE(a_timeout_names_its_deadline_and_the_parameter) {
   CHECK(describe(fault(1, OpKind::recv, 0, Status::timeout, 2.5)) ==
-        "rank 1: recv of 8 B from rank 0 on lane 3 passed its deadline of 2.5 s (timeout_s)");
+        "rank 1: recv of 8 B from rank 0 with tag 3 passed its deadline of 2.5 s (timeout_s)");
 }
 
 CASE(an_op_of_a_plan_names_the_plan) {
@@ -47,7 +47,7 @@ CASE(an_op_of_a_plan_names_the_plan) {
   report.plan = 7;
   report.plan_op = 4;
   report.set_plan_name("jacobi");
-  CHECK(what_of(report) == "send of 8 B to rank 0 on lane 3 (op 4 of plan 'jacobi')");
+  CHECK(what_of(report) == "send of 8 B to rank 0 with tag 3 (op 4 of plan 'jacobi')");
   report.set_plan_name(std::string(100, 'x'));  // as much as fits, and an end
   CHECK(describe(report).find("'" + std::string(39, 'x') + "'") != std::string::npos);
 }
@@ -83,7 +83,7 @@ CASE(a_cycle_of_messages_says_how_to_break_it) {
   CHECK(sends.find("post the receive before the send (irecv), or use sendrecv: a send of more than 4096 B "
                    "waits for its receive") != std::string::npos);
   failure.ahead = {4096, 2, 65536};
-  CHECK(story_of(failure).find("a send of more than 4096 B (65536 B on lanes below 2) waits") != std::string::npos);
+  CHECK(story_of(failure).find("a send of more than 4096 B (65536 B on tags below 2) waits") != std::string::npos);
   failure.faults = {fault(0, OpKind::recv, 1, Status::timeout, 1), fault(1, OpKind::recv, 0, Status::aborted)};
   CHECK(story_of(failure).find("one has to send first") != std::string::npos);
   failure.faults[1].op = OpKind::wait;
@@ -95,30 +95,30 @@ CASE(a_cycle_of_messages_says_how_to_break_it) {
 CASE(a_send_and_its_receive_on_unlike_lanes_are_told_as_that) {
   Failure failure;
   failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1), fault(1, OpKind::recv, 0, Status::aborted)};
-  failure.faults[0].lane = 2;
+  failure.faults[0].tag = 2;
   const std::string story = story_of(failure);
   const auto hint = story.find(
-      "rank 0 sends on lane 2, rank 1 receives on lane 3: if these two are meant for each other, their lanes must be "
+      "rank 0 sends with tag 2, rank 1 receives with tag 3: if these two are meant for each other, their tags must be "
       "the same");
-  const auto cycle = story.find("these waits form a cycle: rank 0 send of 8 B to rank 1 on lane 2 -> rank 1 recv");
+  const auto cycle = story.find("these waits form a cycle: rank 0 send of 8 B to rank 1 with tag 2 -> rank 1 recv");
   const auto way_out = story.find("post the receive before the send");  // should only their order be wrong
   CHECK(cycle < hint && hint < way_out && way_out < std::string::npos);
-  failure.faults[0].lane = 3;  // lanes are not what keeps them apart
-  CHECK(story_of(failure).find("lanes must") == std::string::npos);
-  failure.faults[0].lane = 2;
+  failure.faults[0].tag = 3;  // the tags agree, so the lanes are not the cause
+  CHECK(story_of(failure).find("tags must") == std::string::npos);
+  failure.faults[0].tag = 2;
   failure.faults[0].plan = 7;  // messages of plans have lanes of their own
-  CHECK(story_of(failure).find("lanes must") == std::string::npos);
+  CHECK(story_of(failure).find("tags must") == std::string::npos);
 }
 
 CASE(unlike_lanes_of_two_ranks_do_not_hide_a_cycle_of_others) {
   Failure failure;
   failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1), fault(1, OpKind::send, 0, Status::aborted),
                     fault(2, OpKind::send, 3, Status::aborted), fault(3, OpKind::recv, 2, Status::aborted)};
-  failure.faults[2].lane = 2;
+  failure.faults[2].tag = 2;
   const std::string story = story_of(failure);
-  CHECK(story.find("these waits form a cycle: rank 0 send of 8 B to rank 1 on lane 3 -> rank 1 send") !=
+  CHECK(story.find("these waits form a cycle: rank 0 send of 8 B to rank 1 with tag 3 -> rank 1 send") !=
         std::string::npos);
-  CHECK(story.find("rank 2 sends on lane 2, rank 3 receives on lane 3: if these two") != std::string::npos);
+  CHECK(story.find("rank 2 sends with tag 2, rank 3 receives with tag 3: if these two") != std::string::npos);
 }
 
 CASE(several_receives_that_lack_the_same_messages_are_explained_once) {
@@ -132,12 +132,12 @@ CASE(a_receive_that_nothing_came_for_says_what_the_other_rank_did) {
   Failure failure;
   failure.faults = {fault(0, OpKind::recv, 1, Status::timeout, 1)};
   CHECK(story_of(failure).find(
-            "rank 1 tells of no wait of its own, and no whole message came from it to rank 0 on lane 3: check "
-            "that it sends, and on this lane") != std::string::npos);
+            "rank 1 tells of no wait of its own, and no whole message came from it to rank 0 with tag 3: check "
+            "that it sends, and on this tag") != std::string::npos);
   failure.faults.push_back(fault(1, OpKind::recv, 2, Status::aborted));
   CHECK(story_of(failure).find(
-            "rank 1 waited in recv of 8 B from rank 2 on lane 3, and no whole message came from it to rank 0 on "
-            "lane 3") != std::string::npos);
+            "rank 1 waited in recv of 8 B from rank 2 with tag 3, and no whole message came from it to rank 0 with "
+            "tag 3") != std::string::npos);
   for (std::vector<int> Failure::* gone : {&Failure::dead, &Failure::left}) {  // told already
     failure.*gone = {1};
     CHECK(story_of(failure).find("no whole message") == std::string::npos);
@@ -152,13 +152,13 @@ CASE(a_send_that_nobody_took_says_what_the_other_rank_did) {
   failure.ahead.bytes = 64;
   failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1)};
   const std::string small = story_of(failure);
-  CHECK(small.find("rank 1 tells of no wait of its own, and it took no whole message of rank 0 on lane 3: check that "
-                   "it receives, and on this lane; small messages wait once") != std::string::npos);
+  CHECK(small.find("rank 1 tells of no wait of its own, and it took no whole message of rank 0 with tag 3: check that "
+                   "it receives, and on this tag; small messages wait once") != std::string::npos);
   failure.faults[0].bytes = 65;
   CHECK(story_of(failure).find("small messages wait") == std::string::npos);
   failure.faults.push_back(fault(1, OpKind::recv, 2, Status::aborted));
-  CHECK(story_of(failure).find("rank 1 waited in recv of 8 B from rank 2 on lane 3, and it took no whole message of "
-                               "rank 0 on lane 3") != std::string::npos);
+  CHECK(story_of(failure).find("rank 1 waited in recv of 8 B from rank 2 with tag 3, and it took no whole message of "
+                               "rank 0 with tag 3") != std::string::npos);
 }
 
 CASE(what_did_not_start_is_told_with_its_rank_and_the_reason) {
@@ -179,7 +179,7 @@ CASE(ranks_that_call_unlike_collectives_are_told_how_to_find_out) {
   FaultReport report = fault(0, OpKind::all_reduce, 1, Status::misused);
   const std::string rule = "parameter collective_check=on (ONSTREAM_COLLECTIVE_CHECK=on) tells who calls what";
   CHECK(describe(report).find(rule) != std::string::npos);
-  // Once, whoever tells of it, and whatever failed the world.
+  // The story has the rule once, whichever ranks report it, and with any reason of the failure.
   Failure failure;
   failure.faults = {report, fault(1, OpKind::all_reduce, 0, Status::misused),
                     fault(2, OpKind::all_reduce, 0, Status::misused)};
@@ -238,7 +238,7 @@ CASE(a_ring_of_faults_that_ran_over_keeps_the_newest_in_order) {
   }
 }
 
-// Else a wait that ended by its peer's word would be taken for one that held.
+// Otherwise a wait that ended by its peer's word would be taken for one that held.
 CASE(who_finds_the_word_of_any_peer_set_finds_the_world_failed) {
   const auto device = open_device("host", 0);
   OwnMemory own(device);

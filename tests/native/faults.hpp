@@ -1,4 +1,4 @@
-// What a rank hears of ops that did not end well, for tests of several ranks.
+// The error text that a rank gets about ops that did not end well, for tests of several ranks.
 #pragma once
 
 #include <thread>

@@ -1,4 +1,4 @@
-// Descriptors with one owner: their numbers, and what is read through them.
+// Descriptors with one owner: their numbers, and the data read through them.
 #include "onstream/base/fd.hpp"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@ using onstream::Fd;
 
 namespace {
 
-// In a child, which may close what it likes.
+// In a child, which may close any descriptor.
 bool holds_in_a_child(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body() ? 0 : 1);

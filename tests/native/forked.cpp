@@ -1,5 +1,5 @@
-// A forked child lets go of what it inherited, though a thread of its parent was in the midst of the same thing at the
-// fork: what that thread held locked stays so in the child for ever.
+// A forked child lets go of its inherited objects, though a thread of its parent was in the midst of the same thing at
+// the fork: a lock that this thread held stays locked in the child for ever.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,12 +39,12 @@ bool ends_in_a_child(const std::function<void()>& lets_go) {
 // Another thread comes to a place and stays there while a child is forked.
 class Midst {
  public:
-  // What that thread does there.
+  // The other thread calls it at that place.
   void stay() {
     come_.set_value();
     over_.get_future().wait();
   }
-  // As the other thread does `act`, which comes to stay(): whether a child that does `lets_go` ends.
+  // Whether a child that does `lets_go` ends, forked while the other thread does `act`, which comes to stay().
   bool child_ends(const std::function<void()>& act, const std::function<void()>& lets_go) {
     std::thread other(act);
     come_.get_future().wait();
@@ -59,7 +59,7 @@ class Midst {
   std::promise<void> over_;
 };
 
-// As another thread does `act` over and over: whether all of many children that do `lets_go` end.
+// Whether all of many children that do `lets_go` end, forked while another thread does `act` over and over.
 bool children_end(const std::function<void()>& act, const std::function<void()>& lets_go) {
   constexpr int kChildren = 50;
   std::atomic<bool> over = false;

@@ -1,4 +1,4 @@
-// What was captured of a segment: its graph keeps the segment, and is not launched once all ranks freed it.
+// Captured ops on a segment: their graph keeps the segment, and is not launched once all ranks freed it.
 #include <array>
 #include <thread>
 
@@ -163,7 +163,7 @@ CASE(a_graph_that_uses_a_freed_segment_is_not_launched) {
   });
 }
 
-// Whose parts are reached through their owners' helpers.
+// The peers' parts are reached through their owners' proxies.
 CASE(a_graph_that_uses_a_freed_segment_by_helpers_is_not_launched) {
   for (const std::string& device : device_specs_over_gpus(2)) {
     Parameters parameters = quick(device);

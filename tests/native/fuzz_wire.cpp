@@ -1,5 +1,5 @@
-// What comes from outside as bytes, from other ranks, launchers and machines' files, damaged: it is answered or
-// refused, and nothing reads past an end, hangs, or disturbs the other ranks.
+// Damaged bytes from outside, from other ranks, launchers and machines' files: the library answers or refuses them, and
+// nothing reads past an end, hangs, or disturbs the other ranks.
 //
 // As a test it makes its own inputs, from valid ones by seeded mutation, so a failure repeats; run it under the address
 // and undefined-behaviour sanitizers. With -fsanitize=fuzzer -DONSTREAM_LIBFUZZER (clang) it is a libFuzzer target.
@@ -19,8 +19,8 @@
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/host.hpp"
 #include "onstream/bootstrap/launch_parse.hpp"
-#include "onstream/bootstrap/mesh.hpp"
-#include "onstream/bootstrap/mesh_connect.hpp"
+#include "onstream/bootstrap/mesh/mesh.hpp"
+#include "onstream/bootstrap/mesh/mesh_connect.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
 #include "onstream/bootstrap/store/store.hpp"
@@ -185,7 +185,7 @@ CASE(parsers_answer_or_refuse_damaged_bytes) {
   for (int i = 0; i < 30000; ++i) parse_all(damage(inputs[below(random, inputs.size())], random));
 }
 
-// What ranks tell each other of plans and faults. Whatever can be read is then worked with, as the library does.
+// Ranks' messages to each other about plans and faults. The test works with each readable one, as the library does.
 CASE(statements_exposures_and_faults_are_answered_or_refused) {
   Random random(20261122);
   plan::Statement statement;
@@ -313,7 +313,7 @@ CASE(a_mesh_survives_a_rank_that_sends_damaged_frames) {
       mesh.on("echo", [](int, std::string payload, Fd) { return payload; });
       mesh.start();
       try {
-        mesh.request(1, "echo", "anyone?", Fd(), Deadline(kSoonS));  // what a liar answers may be valid by chance
+        mesh.request(1, "echo", "anyone?", Fd(), Deadline(kSoonS));  // a liar's answer may be valid by chance
       } catch (const Error& error) {
         CHECK(error.code() != ErrorCode::timeout);
       }

@@ -84,7 +84,7 @@ const Gdr* none(std::string& why_none) {
   return nullptr;
 }
 
-// A GPU whose memory is this process's: what was asked of it, and what was still mapped when its memory went.
+// A GPU whose memory is this process's: the requests to it, and the mappings left when its memory went.
 struct Gpu {
   std::vector<std::size_t> slabs;
   std::vector<std::size_t> pinned;

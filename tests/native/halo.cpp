@@ -124,7 +124,7 @@ std::int64_t origin_of(const HaloSpec& spec) {
 
 enum class When { before, after };
 
-// What the local array holds before or after the exchange, by looking at every cell on its own.
+// The local array before or after the exchange, by looking at every cell on its own.
 std::vector<unsigned char> local_array(const Problem& problem, int rank, int step, When when) {
   const HaloSpec spec = problem.local_spec(rank);
   const Index strides = strides_of(spec);
@@ -337,12 +337,12 @@ CASE(what_is_wrong_with_one_block_fails_on_every_rank) {
   HaloSpec all_ghost = good;
   all_ghost.shape = {2};
   HaloSpec nowhere = good;
-  nowhere.lane = 100'000;
+  nowhere.tag = 100'000;
   HaloSpec longer = good;
   longer.shape = {std::int64_t{1} << 46};  // 2^48 B: no process has an address there
   const std::vector<std::pair<HaloSpec, std::string>> wrong = {
       {all_ghost, "rank 1: halo: the local array of 2 cells is too small"},
-      {nowhere, "rank 1: send op 0 of plan 'halo': lane 100000 is not one of"},
+      {nowhere, "rank 1: send op 0 of plan 'halo': tag 100000 is not one of"},
       {longer, "rank 1: recv op 1 of plan 'halo': nothing is mapped at"}};
   on_all_devices(3, [&](World& world) {
     TestBuffer array(world, 40);

@@ -1,4 +1,4 @@
-// The symmetric heap: pieces of a range by first fit, the same on every rank, with clear errors for those who differ.
+// The symmetric heap: pieces of a range by first fit, the same on every rank, with clear errors for ranks that differ.
 #include "onstream/one_sided/host/heap.hpp"
 
 #include <cstring>

@@ -40,7 +40,7 @@ int in_a_stopped_child(const Body& body) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Until the heart has beaten after what came before.
+// Waits until the heart has beaten once more.
 void await_beat(const std::uint64_t& word) {
   const std::uint64_t before = HostGroup::load_acquire(&word);
   while (HostGroup::load_acquire(&word) == before) ::usleep(1000);

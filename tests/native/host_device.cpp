@@ -1,5 +1,5 @@
-// What the host device promises beyond the contract that device_conformance.cpp tests: nothing left behind, memory that
-// is checked before it is mapped, workers that keep out of the program's way, waiters that never miss their wake.
+// The promises of the host device beyond the contract that device_conformance.cpp tests: nothing left behind, memory
+// that is checked before it is mapped, workers that keep out of the program's way, waiters that never miss their wake.
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -277,7 +277,7 @@ CASE(idle_streams_use_no_processor) {
   CHECK(used_ns() - before_ns < 20e6);  // one spinning worker alone would use 100e6
 }
 
-// Takes what this process writes to standard error while it lives.
+// Takes this process's standard error while it lives.
 class Captured {
  public:
   Captured() : saved_(::dup(STDERR_FILENO)) {
@@ -380,7 +380,7 @@ class FirstTouch {
   struct sigaction before_{};
 };
 
-// What lay in a line before may end in the next flag by chance, as bytes of a packed message do (lane/host/packed.hpp).
+// A line's old content may end in the next flag by chance, as bytes of a packed message do (lane/host/packed.hpp).
 CASE(the_low_half_of_a_line_is_stored_last_and_loaded_first) {
   FirstTouch touch;
   CHECK(touch.of(PROT_READ, [](Line* line) { HostGroup::store_line(line, {1, 2}); }) == &touch.line()->high);

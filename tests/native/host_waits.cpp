@@ -1,4 +1,4 @@
-// The host's own waits for the other ranks: what ends them, what is said, and whether the world lives on.
+// The host's own waits for the other ranks: the causes of their end, the messages, and whether the world lives on.
 //
 // A deadline that passes, and a world that fails, end every one of them at once and on every rank. A step that fails on
 // some ranks alone ends on all of them with its cause, and then the world goes on.

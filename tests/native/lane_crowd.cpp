@@ -1,5 +1,5 @@
 // A lane as grids of several blocks and threads run it, by crowds of host threads (crowd.hpp), which take the way that
-// a GPU takes: where each line of a message lies in the ring and what it carries; small messages; large ones that are
+// a GPU takes: the place of each line of a message in the ring, and its bytes; small messages; large ones that are
 // pushed, and fetched.
 #include <algorithm>
 #include <array>

@@ -36,11 +36,11 @@ class Loop {
     wait_.fault_count = &fault_count_;
     wait_.faults = faults_.data();
   }
-  // The longest message that needs no more than what credit is always given back for; and of a lane that spreads.
+  // The longest message within the credit that is always given back; and the longest one of a lane that spreads.
   std::uint64_t most() const { return payload_of((std::uint64_t{3} << view_.ring_shift) / 4); }
   std::uint64_t most_spread() const { return payload_of((std::uint64_t{3} << view_.ring_shift) / 8); }
 
-  // What a rank hands its kernels: of one message, and of one receive as large. `ring_max`: the longest in the ring.
+  // The arguments of a rank's kernels for one message, and for a receive as large. `ring_max`: the longest in the ring.
   Send send(const void* from, std::uint64_t bytes, std::uint64_t ring_max) const {
     Send out;
     out.source = from;
@@ -83,7 +83,7 @@ class Loop {
     check_passed(1);
   }
 
-  // Whether so many messages have gone through, whole, since this was asked last.
+  // Checks that so many messages have gone through, whole, since the last check.
   void check_passed(std::uint64_t messages) {
     CHECK(fault_count_ == 0);
     number_ += messages;

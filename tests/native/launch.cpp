@@ -1,6 +1,6 @@
-// Who am I, under each launcher: the variables they set, and what is said about those that are missing or wrong.
+// A process's rank and job under each launcher: the variables that it sets, and the errors for missing or wrong ones.
 //
-// One launcher's variables are set at a time, all others removed; the texts are what the real ones set (torchrun 2.x,
+// One launcher's variables are set at a time, all others removed; the values are those of the real ones (torchrun 2.x,
 // Open MPI 5, MPICH 5, Slurm 23).
 #include <unistd.h>
 

@@ -1,6 +1,8 @@
-// A rank that ends its world: what it sent before arrives, who waits for more is told at once, and nobody else notices.
+// A rank that ends its world: its earlier messages arrive, a rank that waits for more is told at once, and no other one
+// notices.
 //
-// Ranks are threads; a rank leaves when its body returns. Deadlines are 30 s, so what ends sooner did not wait for one.
+// Ranks are threads; a rank leaves when its body returns. Deadlines are 30 s, so a call that ends sooner did not wait
+// for one.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,7 +48,7 @@ void wait_in_vain(const std::string& told, const std::function<void(World&, Test
 }  // namespace
 
 CASE(a_receive_from_a_rank_that_left_ends_at_once) {
-  wait_in_vain("recv of 64 B from rank 1 on lane 3", [](World& world, TestBuffer& buffer) {
+  wait_in_vain("recv of 64 B from rank 1 with tag 3", [](World& world, TestBuffer& buffer) {
     CHECK(world.recv(buffer.data(), 64, 1, {3}) == Status::aborted);
   });
 }
@@ -63,14 +65,14 @@ CASE(a_host_call_that_fails_is_logged_before_it_returns) {
 }
 
 CASE(a_posted_receive_from_a_rank_that_left_ends_at_once) {
-  wait_in_vain("recv of 300000 B from rank 1 on lane 0", [](World& world, TestBuffer& buffer) {
+  wait_in_vain("recv of 300000 B from rank 1 with tag 0", [](World& world, TestBuffer& buffer) {
     const auto request = world.irecv(buffer.data(), kLarge, 1, {});
     CHECK(world.wait(request) == Status::aborted);
   });
 }
 
 CASE(asking_again_and_again_for_a_rank_that_left_comes_to_an_end) {
-  wait_in_vain("recv of 64 B from rank 1 on lane 0", [](World& world, TestBuffer& buffer) {
+  wait_in_vain("recv of 64 B from rank 1 with tag 0", [](World& world, TestBuffer& buffer) {
     const auto request = world.irecv(buffer.data(), 64, 1, {});
     Status status = Status::pending;
     for (const Deadline deadline(kSoonS); status == Status::pending && !deadline.passed();)
@@ -80,7 +82,7 @@ CASE(asking_again_and_again_for_a_rank_that_left_comes_to_an_end) {
 }
 
 CASE(a_stream_that_waits_for_a_rank_that_left_ends_at_once) {
-  wait_in_vain("recv of 64 B from rank 1 on lane 0", [](World& world, TestBuffer& buffer) {
+  wait_in_vain("recv of 64 B from rank 1 with tag 0", [](World& world, TestBuffer& buffer) {
     const OwnStream stream(world.device());
     world.recv(buffer.data(), 64, 1, {}, stream);
     CHECK_THROWS(world.synchronize(stream), "rank 1 left the world");
@@ -99,7 +101,7 @@ CASE(a_send_whose_receiver_leaves_ends_at_once) {
     const auto request = world.isend(buffer.data(), kLarge, 1, {5});
     CHECK(world.send(buffer.data(), 8, 1, {}) == Status::ok);
     CHECK(world.wait(request) == Status::aborted);
-    CHECK(world.failure()->reason.find("send of 300000 B to rank 1 on lane 5") != std::string::npos);
+    CHECK(world.failure()->reason.find("send of 300000 B to rank 1 with tag 5") != std::string::npos);
   });
 }
 
@@ -188,7 +190,7 @@ CASE(a_send_to_a_rank_that_left_is_refused_and_nothing_else_happens) {
     TestBuffer buffer(world, 64);
     await_leave(world, 1);
     CHECK_THROWS((void)world.send(buffer.data(), 64, 1, {2}),
-                 "send of 64 B to rank 1 on lane 2: rank 1 left the world; nobody will receive it");
+                 "send of 64 B to rank 1 with tag 2: rank 1 left the world; nobody will receive it");
     CHECK(!world.failure().has_value());
   });
 }
@@ -227,7 +229,7 @@ CASE(ranks_go_on_when_another_has_left) {
 
 int main(int argc, char** argv) { return run(argc, argv); }
 
-// The rings and what a request tells of its end are shared with the child: what it took would be lost to its parent.
+// The child shares the rings and a request's completion words: a message that it took would be lost to its parent.
 CASE(a_forked_child_takes_no_message_of_its_parent) {
   run_ranks(1, quick("host"), [](World& world) {
     std::vector<unsigned char> buffer(1000, 0);
@@ -252,7 +254,7 @@ CASE(a_forked_child_takes_no_message_of_its_parent) {
   });
 }
 
-// Packed ones, flagged ones, and as many as end a lap of the ring.
+// Packed messages, messages in LL lines, and as many as end a lap of the ring.
 CASE(messages_that_no_receive_took_are_told_when_the_world_ends) {
   const std::string text = standard_error_of([] {
     run_ranks(2, quick("host"), [](World& world) {
@@ -272,11 +274,11 @@ CASE(messages_that_no_receive_took_are_told_when_the_world_ends) {
       world.barrier();
     });
   });
-  CHECK(text.find("rank 1 leaves the world with 2 messages of rank 0 on lane 1 that no receive took, the first of "
+  CHECK(text.find("rank 1 leaves the world with 2 messages of rank 0 with tag 1 that no receive took, the first of "
                   "1000 B\n") != std::string::npos);
-  CHECK(text.find("rank 1 leaves the world with 1 message of rank 0 on lane 2 that no receive took, of 100 B\n") !=
+  CHECK(text.find("rank 1 leaves the world with 1 message of rank 0 with tag 2 that no receive took, of 100 B\n") !=
         std::string::npos);
-  CHECK(text.find("lane 3") == std::string::npos && text.find("lane 0") == std::string::npos);
+  CHECK(text.find("tag 3") == std::string::npos && text.find("tag 0") == std::string::npos);
 }
 
 CASE(a_world_whose_messages_were_taken_ends_without_a_word) {

@@ -1,5 +1,5 @@
-// What a rank's helper does for peers with memory that is not lent any more: nothing, and the world fails with who used
-// what of whom.
+// A rank's proxy does nothing for peers with memory that is not lent any more, and the world fails with a story that
+// names the user, the memory and its owner.
 #include "onstream/one_sided/proxy/lent_memory.hpp"
 
 #include <sys/mman.h>
@@ -27,11 +27,11 @@ using namespace onstream::test;
 
 namespace {
 
-// Where the threads of both ranks meet after the last call that all ranks make: what then fails the world on one of
+// Where the threads of both ranks meet after the last call that all ranks make: a later failure of the world on one of
 // them does not reach the other within such a call.
 using Gate = std::barrier<>;
 
-// Rank 1 uses memory of rank 0 by its helper, in the way that `use` says, after rank 0 has let go of it: both hear the
+// Rank 1 uses memory of rank 0 by its proxy, in the way that `use` says, after rank 0 has let go of it: both hear the
 // story, at once, and nobody crashes.
 void use_after_the_end(const std::function<std::shared_ptr<void>(World&)>& lend, const std::string& story,
                        const std::function<void(World&, const std::shared_ptr<void>&)>& use) {
@@ -202,8 +202,8 @@ CASE(memory_that_nobody_lends_is_refused_whatever_a_peer_was_told) {
 }
 
 CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
-  using one_sided::Helper;
   using one_sided::Lent;
+  using one_sided::Proxy;
   using one_sided::ProxyRequest;
   using one_sided::Work;
   constexpr std::size_t kBytes = 16;
@@ -235,7 +235,7 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
       alignas(8) std::array<std::byte, kBytes> own{};
       const auto lent = std::make_shared<Lent>(world.fabric()->device());
       const auto loan = lent->lend(own.data(), own.size());
-      Helper helper(*world.fabric(), lent);
+      Proxy helper(*world.fabric(), lent);
       const auto address = std::to_string(reinterpret_cast<std::uint64_t>(own.data()));
       const std::uint64_t there = std::stoull(world.fabric()->all_gather("test", address)[1]);
       gate.arrive_and_wait();
@@ -252,7 +252,7 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
   }
 }
 
-// The helper waits for a GPU with what it uses: what it does not use comes and goes meanwhile, and what it does stays.
+// The proxy waits for a GPU while it uses memory: other memory comes and goes meanwhile, and the memory in use stays.
 CASE(only_the_end_of_what_is_in_use_waits_for_the_helper) {
   using one_sided::Lent;
   const auto lent = std::make_shared<Lent>(open_device("host", 0));

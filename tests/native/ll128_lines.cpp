@@ -1,5 +1,5 @@
-// That 128 bytes which eight neighbouring threads store in one access are never seen in part by eight that load them
-// so: what LL128 lines count on (collective/kernel/ll128.hpp) where Device::whole_lines_to says so. One kernel stores
+// Eight neighbouring threads store 128 bytes in one access, and eight that load them so never see a part of them: LL128
+// lines rely on this (collective/kernel/ll128.hpp) where Device::whole_lines_to says so. One kernel stores
 // ever new rounds into lines of another rank, a kernel there looks; on one GPU, and over the link where there are two.
 #include "ll128_lines_kernels.hpp"
 

@@ -1,4 +1,4 @@
-// The log: which lines are written, what stands before them, and that a repeated fault is told once.
+// The log: which lines are written, their prefix, and that a repeated fault is told once.
 #include "onstream/base/log.hpp"
 
 #include <sys/wait.h>

@@ -15,7 +15,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/host.hpp"
 #include "onstream/bootstrap/launch.hpp"
-#include "onstream/bootstrap/mesh.hpp"
+#include "onstream/bootstrap/mesh/mesh.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
 #include "onstream/bootstrap/store/store.hpp"
@@ -289,7 +289,7 @@ CASE(a_rank_that_dies_while_the_mesh_connects_is_named_at_once) {
   CHECK(wait_for_exit(victim) == 128 + SIGKILL);
 }
 
-// What a mesh publishes and proves, for ranks that are no more than sockets.
+// The keys and proofs of a mesh, for ranks that are no more than sockets.
 constexpr const char* kStart = "the start of the world";
 
 std::string published(const std::string& name, const std::string& nonce) {
@@ -330,7 +330,7 @@ int first_kind(const Fd& socket) {
   return -1;
 }
 
-// Until rank 1 has joined the gather, which all others but this one keep from its end.
+// Waits until rank 1 has joined the gather, which all others but this one keep from its end.
 void await_rank_1(Store& store) {
   const Deadline deadline(kSoonS);
   std::string absent;  // "ranks 0, 3 of 72 did not come to ...", unless the store was too slow to name them
@@ -397,7 +397,7 @@ CASE(why_a_rank_gave_up_before_the_ranks_connected_is_told_by_the_others) {
   as_ranks(2, [&](int rank) {
     const Launch launch = launch_of(rank, 2, address);
     Store store(launch, Deadline(kSoonS));
-    if (rank == 0) store.set("here", "");  // who comes later than another has left meets its next world, if any
+    if (rank == 0) store.set("here", "");  // a rank that comes after one has left meets its next world, if any
     if (rank == 1) {
       (void)store.get("here", Deadline(kSoonS));
       return store.tell_failure("no GPU is here");
@@ -489,7 +489,7 @@ void mesh_forks() {
 
 void mesh_looks() { const MeshRank one(launch_from_environment()); }
 
-// Publishes what a mesh publishes, but does not live long enough to connect.
+// Publishes the address as a mesh does, but does not live long enough to connect.
 void address_then_die() {
   Store store(launch_from_environment(), Deadline(kSoonS));
   store.all_gather(kStart, published(fresh_name(), random_bytes(32)), Deadline(kSoonS));

@@ -1,5 +1,5 @@
 // Messages on every device: every size on every path between every kind of memory arrives whole. Ranks are threads of
-// this process. Order and lanes: message_order.cpp; graphs: message_capture.cpp; what goes wrong: message_errors.cpp.
+// this process. Order and lanes: message_order.cpp; graphs: message_capture.cpp; errors: message_errors.cpp.
 #include "onstream/message/message.hpp"
 
 #include <algorithm>
@@ -138,7 +138,7 @@ CASE(device_memory_reaches_plain_host_memory_and_back) {
 }
 
 CASE(plain_memory_is_read_when_the_stream_gets_there) {
-  // Rank 1 sends back what it has received, in stream order and out of the same plain memory. The sender's stream is
+  // Rank 1 sends the received bytes back, in stream order and out of the same plain memory. The sender's stream is
   // idle at its first send and busy at the others.
   for (const std::size_t bytes : {8, 4096, 8192, 20000}) {
     on_all_devices(2, [&](World& world) {

@@ -1,4 +1,4 @@
-// Messages in graphs, on every device: replays mixed with eager calls, requests, and what the host may not ask.
+// Messages in graphs, on every device: replays mixed with eager calls, requests, and calls that the host may not make.
 #include "onstream/message/message.hpp"
 
 #include <array>

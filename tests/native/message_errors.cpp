@@ -11,7 +11,7 @@ using namespace onstream::test;
 
 namespace {
 
-// What the ranks tell comes one after the other, as they get a core.
+// The ranks' reports come one after the other, as they get a core.
 std::string story_with_cycle(World& world) {
   const Deadline deadline(kSoonS);
   std::string story;
@@ -47,10 +47,10 @@ CASE(truncation_is_an_error_on_both_sides_and_leaves_later_messages_intact) {
         }
         const FaultReport fault = one_fault(world);
         CHECK(fault.status == Status::truncated);
-        CHECK(fault.lane == 5);
+        CHECK(fault.tag == 5);
         CHECK(fault.peer == 1 - world.rank());
         const std::string told = describe(fault);
-        CHECK(told.find("lane 5") != std::string::npos);
+        CHECK(told.find("tag 5") != std::string::npos);
         const bool at_receiver = world.rank() == 1;
         const std::string ends = at_receiver ? concat(" is too small for its message of ", bytes, " B")
                                              : concat(" does not fit its receive of ", room, " B");
@@ -119,7 +119,7 @@ CASE(a_cycle_of_large_sends_is_named_at_the_deadline) {
       const OwnStream own(world);
       world.send(buffer.data(), 1 << 20, next, {2, Path::automatic}, own);
       world.device().synchronize(own);
-      CHECK(story_with_cycle(world).find("rank 0 send of 1048576 B to rank 1 on lane 2") != std::string::npos);
+      CHECK(story_with_cycle(world).find("rank 0 send of 1048576 B to rank 1 with tag 2") != std::string::npos);
       CHECK_THROWS(world.send(buffer.data(), 8, next, {}, own), "the world has failed");
     });
   }
@@ -162,7 +162,7 @@ CASE(bad_arguments_are_named) {
     TestBuffer buffer(world, 64);
     CHECK_THROWS(world.send(buffer.data(), 64, 7, {}, own), "rank 7 does not exist");
     CHECK_THROWS(world.recv(buffer.data(), 64, -1, {}, own), "rank -1 does not exist");
-    CHECK_THROWS(world.send(buffer.data(), 64, 0, {64, Path::automatic}, own), "lane 64 does not exist");
+    CHECK_THROWS(world.send(buffer.data(), 64, 0, {64, Path::automatic}, own), "tag 64 does not exist");
     CHECK_THROWS(world.send(nullptr, 64, 0, {}, own), "null pointer");
     CHECK_THROWS(world.send(buffer.data(), static_cast<std::size_t>(-1), 0, {}, own), "no size of a buffer");
     CHECK_THROWS(world.send(buffer.data(), 1 << 20, 0, {}, own), "after its allocation");
@@ -222,10 +222,10 @@ CASE(a_world_destroyed_with_work_under_way_ends_that_work_first) {
 }
 
 // Rank 0 posts all before rank 1 receives any; the first does not fit. The acks' places are used again and again before
-// rank 0 asks what became of them.
+// rank 0 asks for their results.
 void ask_late(World& world) {
   constexpr std::size_t kBytes = 300000;
-  constexpr int kLater = 9;  // lane_receives of these worlds is 4
+  constexpr int kLater = 9;  // tag_receives of these worlds is 4
   OwnStream own(world);
   TestBuffer buffer(world, kBytes);
   std::vector<std::shared_ptr<Request>> sends;
@@ -257,12 +257,12 @@ void ask_late(World& world) {
 CASE(a_posted_send_that_was_refused_says_so_however_late_it_is_asked) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.lane_receives = 4;
+    parameters.tag_receives = 4;
     run_ranks(2, parameters, ask_late);
   }
 }
 
-// What a send that its receiver fetches holds comes back also if nobody asks about it.
+// A send that its receiver fetches gives back its resources also if no call waits for it.
 CASE(requests_let_go_before_their_waits_hold_nothing_for_ever) {
   on_all_devices(2, [](World& world) {
     constexpr int kMessages = 640;
@@ -290,7 +290,7 @@ CASE(a_message_of_the_ring_lets_blocks_go_that_came_to_fetch_it) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
     parameters.block_bytes = 256;
-    parameters.lane_bytes = 131072;
+    parameters.tag_bytes = 131072;
     run_ranks(2, parameters, [](World& world) {
       constexpr std::size_t kBytes = 20000;
       OwnStream own(world);

@@ -37,7 +37,7 @@ void exchange_posted(World& world, const std::vector<std::size_t>& sizes) {
 
 // Rank 0 asks for one receive more than a lane holds; the world stays whole.
 void ask_for_one_too_many(World& world) {
-  constexpr std::size_t kLimit = 4;  // lane_receives of these worlds
+  constexpr std::size_t kLimit = 4;  // tag_receives of these worlds
   TestBuffer buffer(world, 8 * (kLimit + 1));
   const auto place = [&](std::size_t i) { return buffer.data() + 8 * i; };
   for (int round = 0; round < 3; ++round) {
@@ -45,8 +45,8 @@ void ask_for_one_too_many(World& world) {
       std::vector<std::shared_ptr<Request>> requests;
       for (std::size_t i = 0; i < kLimit; ++i) requests.push_back(world.irecv(place(i), 8, 1, {}));
       CHECK_THROWS((void)world.irecv(place(kLimit), 8, 1, {}),
-                   "irecv: 4 receives from rank 1 are posted on lane 0 already and none of them is waited for");
-      CHECK_THROWS((void)world.recv(place(kLimit), 8, 1, {}), "raise lane_receives (4)");
+                   "irecv: 4 receives from rank 1 are posted with tag 0 already and none of them is waited for");
+      CHECK_THROWS((void)world.recv(place(kLimit), 8, 1, {}), "raise tag_receives (4)");
       requests.push_back(world.irecv(place(kLimit), 8, 1, {1}));  // another lane has its own room
       world.barrier();
       for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
@@ -80,7 +80,7 @@ void post_many_with_waits_enqueued(World& world) {
 // Rank 0 fills a lane on one stream and has another wait for it all, which has not come to that when the next receive
 // is posted on the first.
 void post_behind_a_wait_on_another_stream(World& world) {
-  constexpr std::size_t kLimit = 4;  // lane_receives of these worlds
+  constexpr std::size_t kLimit = 4;  // tag_receives of these worlds
   TestBuffer buffer(world, 8 * (2 * kLimit + 1));
   const auto place = [&](std::size_t i) { return buffer.data() + 8 * i; };
   const OwnStream own(world);
@@ -92,7 +92,8 @@ void post_behind_a_wait_on_another_stream(World& world) {
     world.wait(requests.back(), other);
     CHECK_THROWS((void)world.irecv(place(0), 8, 1, {}), "the waits for them, on streams, have not ended");
     const std::vector<Incoming> more(kLimit + 1, Incoming{place(0), 8, 1, {}});
-    CHECK_THROWS(world.exchange({}, more, own), "irecv: 5 more of 4 receives from rank 1 are posted on lane 0 already");
+    CHECK_THROWS(world.exchange({}, more, own),
+                 "irecv: 5 more of 4 receives from rank 1 are posted with tag 0 already");
     for (std::size_t i = kLimit; i < 2 * kLimit; ++i) requests.push_back(world.irecv(place(i), 8, 1, {}, own));
     CHECK_THROWS((void)world.irecv(place(0), 8, 1, {}, own), "none of them is waited for");
     world.barrier();
@@ -256,7 +257,7 @@ CASE(the_ring_wraps_many_times_with_mixed_sizes) {
 CASE(every_allowed_size_fits_a_ring_that_keeps_credit_back) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.lane_bytes = 8192;
+    parameters.tag_bytes = 8192;
     run_ranks(2, parameters, [](World& world) {
       TestBuffer buffer(world, 8192);
       for (const std::size_t bytes :
@@ -419,7 +420,7 @@ CASE(many_messages_are_posted_and_awaited_together) {
   };
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.lane_receives = 128;
+    parameters.tag_receives = 128;
     run_ranks(2, parameters, exchange);
   }
 }
@@ -427,7 +428,7 @@ CASE(many_messages_are_posted_and_awaited_together) {
 CASE(a_receive_more_than_a_lane_holds_is_refused_alone) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.lane_receives = 4;
+    parameters.tag_receives = 4;
     run_ranks(2, parameters, ask_for_one_too_many);
   }
 }
@@ -435,7 +436,7 @@ CASE(a_receive_more_than_a_lane_holds_is_refused_alone) {
 CASE(a_wait_enqueued_on_a_stream_makes_room_for_the_next_receive) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.lane_receives = 4;
+    parameters.tag_receives = 4;
     run_ranks(2, parameters, post_many_with_waits_enqueued);
   }
 }
@@ -443,7 +444,7 @@ CASE(a_wait_enqueued_on_a_stream_makes_room_for_the_next_receive) {
 CASE(a_receive_that_needs_the_room_of_others_comes_after_their_wait_on_another_stream) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.lane_receives = 4;
+    parameters.tag_receives = 4;
     run_ranks(2, parameters, post_behind_a_wait_on_another_stream);
   }
 }
@@ -451,7 +452,7 @@ CASE(a_receive_that_needs_the_room_of_others_comes_after_their_wait_on_another_s
 CASE(one_outstanding_receive_a_lane_is_enough) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.lane_receives = 1;
+    parameters.tag_receives = 1;
     run_ranks(2, parameters, [](World& world) {
       TestBuffer buffer(world, 8192);
       for (int i = 0; i < 40; ++i) {

@@ -39,7 +39,7 @@ void receive_posted(World& world, Words& words) {
   CHECK(world.wait(world.irecv(words.data(), words.size() * sizeof words[0], 0)) == Status::ok);
 }
 
-// Runs each(thread) in so many threads, and throws what the first of them throws.
+// Runs each(thread) in so many threads, and throws the first exception of any.
 void at_once(int threads, const std::function<void(int)>& each) {
   std::mutex mutex;
   std::string first;
@@ -169,7 +169,7 @@ CASE(a_call_inside_another_of_its_lane_is_refused_and_the_outer_one_ends_well) {
       interrupt_hook = nullptr;
       CHECK(word == 7);
       std::size_t refused = 0;
-      constexpr const char* kWhy = "called while this thread is inside another call of the same lane and direction";
+      constexpr const char* kWhy = "called while this thread is inside another call of the same tag and direction";
       for (std::size_t at = refusals.find(kWhy); at != std::string::npos; at = refusals.find(kWhy, at + 1)) ++refused;
       if (refused != 3) throw std::runtime_error("refused: " + refusals);
     }

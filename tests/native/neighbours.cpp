@@ -1,5 +1,5 @@
 // Collectives along the edges of a neighbourhood: grids and graphs, edges to oneself and double ones, every size by
-// every way, on the host, on a stream and captured; and what is said when the ends of an edge do not fit.
+// every way, on the host, on a stream and captured; and the errors when the ends of an edge do not fit.
 #include "onstream/collective/neighbour/neighbourhood.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using Bytes = std::vector<unsigned char>;
 // How a call is made: the host waits, or a stream orders it.
 enum class Way { host, stream };
 
-// Memory that peers can address, or that they cannot: then what is large goes through the stage.
+// Memory that peers can address, or that they cannot: then large messages go through the stage.
 enum class Where { reachable, plain };
 
 class Buffer {
@@ -153,7 +153,7 @@ void check_everything(World& world, Neighbourhood& hood, const std::vector<From>
   }
 }
 
-// What goes to the lower neighbour comes from its upper one.
+// The data for the lower neighbour comes from its upper one.
 std::vector<From> wiring_of_grid(const Neighbourhood& hood) {
   std::vector<From> wiring;
   for (std::size_t j = 0; j < hood.sources().size(); ++j) {
@@ -277,7 +277,7 @@ CASE(neighbours_exchange_in_a_graph_as_often_as_it_is_replayed) {
     for (const Algorithm algorithm : {Algorithm::ll, Algorithm::simple}) {
       CollectiveCall call = neighbour_all_to_all({input.data(), output.data(), 4096});
       call.algorithm = algorithm;
-      hood->run(call);  // what is mapped is mapped
+      hood->run(call);  // maps the buffers before the capture
       Device& device = world.device();
       device.begin_capture(stream);
       hood->run(call, stream);
@@ -407,8 +407,8 @@ CASE(lengths_that_differ_at_the_ends_of_an_edge_are_named_with_both) {
         call.algorithm = Algorithm::automatic;
         try {
           hood->run(call);
-          world.collective().run(collective::barrier());  // who only sends small ones is through before
-        } catch (const Error&) {                          // as soon as anybody knows
+          world.collective().run(collective::barrier());  // a rank that only sends small ones comes here
+        } catch (const Error&) {                          // as soon as any rank knows
         }
         const std::string story = world.failure()->story + world.failure()->reason;
         const auto told = [&](int finder, std::size_t here, std::size_t there) {
@@ -458,7 +458,7 @@ CASE(checking_refuses_what_the_ends_of_an_edge_do_not_call_alike_and_the_world_g
           "rank 0 sends neighbour_all_gather of float32: 4 4 4; rank 1 expects neighbour_all_gather of int32: 4 4 4");
       refused(neighbour_all_gather(vector), neighbour_all_to_all(vector),
               "rank 1 sends neighbour_all_to_all of float32: 4; rank 2 expects neighbour_all_gather of float32: 4");
-      // Of several edges between two ranks each has its own count; the second one differs.
+      // Each of several edges between two ranks has its own count; the second one differs.
       CollectiveCall counted = neighbour_all_to_all_v({input.data(), output.data(), 0, ElementType::int16});
       if (world.rank() == 0) counted.send_counts = {1, 2, 3};
       if (world.rank() == 1) counted.receive_counts = {1, 9, 3};

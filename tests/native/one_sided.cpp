@@ -1,4 +1,4 @@
-// One-sided ops between ranks of this process, on every device: windows, put, get, signals, waits, batches, the helper.
+// One-sided ops between ranks of this process, on every device: windows, put, get, signals, waits, batches, the proxy.
 #include "onstream/one_sided/stream/one_sided.hpp"
 
 #include <cstring>
@@ -276,7 +276,7 @@ CASE(a_wait_of_the_host_that_never_holds_ends_with_timeout) {
       run_ranks(1, parameters, [kind](World& world) {
         const TestBuffer own(world, 8, kind);
         CHECK(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}) == Status::timeout);
-        // The world has failed. What holds, holds.
+        // The world has failed. A comparison that holds still holds.
         CHECK(world.one_sided().wait(own.data(), {Compare::eq, 0, 8, Sign::unsigned_word}) == Status::ok);
         CHECK(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}) == Status::aborted);
       });
@@ -443,7 +443,7 @@ CASE(streams_of_one_rank_share_the_helper) {
   });
 }
 
-// What once went wrong: the helper's slots went with the world.
+// A past bug: the proxy's slots went with the world.
 void put_by_the_helper_in_a_graph(const std::string& device_spec, int rank, const std::string& address) {
   constexpr std::size_t kWord = 8;
   auto world = World::create(launch_of(rank, 2, address), quick(device_spec));
@@ -497,7 +497,8 @@ CASE(a_captured_put_through_the_helper_outlives_its_world) {
   }
 }
 
-// Rank 1 leaves; rank 0 waits for a word, or for rank 1's helper. Deadlines are 30 s: what ends sooner did not wait.
+// Rank 1 leaves; rank 0 waits for a word, or for rank 1's proxy. Deadlines are 30 s: a call that ends sooner did not
+// wait for one.
 void wait_after_all_left(const std::function<void(World&, const Window&, std::uint64_t*)>& wait) {
   on_all_devices(2, [&](World& world) {
     const auto word = world.allocate(sizeof(std::uint64_t), MemoryKind::pinned);

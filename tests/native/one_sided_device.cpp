@@ -13,7 +13,7 @@ using namespace onstream::test;
 
 namespace {
 
-// A segment of Shared, what the kernel tells, and a stream of its own.
+// A segment of Shared, the kernel's report, and a stream of its own.
 class Stage {
  public:
   explicit Stage(World& world, std::size_t bytes = sizeof(Shared))

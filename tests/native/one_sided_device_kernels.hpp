@@ -1,6 +1,6 @@
 // The kernels of one_sided_device.cpp: each rank of a ring talks to the next from inside one kernel.
 //
-// A body writes what it finds into `told`: for every check that does not hold, one more; and the last status.
+// A body writes its findings into `told`: the number of checks that do not hold, and the last status.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct Told {
   std::uint64_t status = 0;
 };
 
-// What a segment of the tests holds, of every rank.
+// The content of each rank's part of a test's segment.
 struct Shared {
   static constexpr std::size_t kData = 4096;
 
@@ -43,7 +43,7 @@ ONSTREAM_BODY void note(const Group& group, Told* told, Status status) {
 
 enum class Who { thread, warp, block };
 
-// By those of the group who take part, as a scope of their own.
+// Runs `play` with the threads of the group that take part, as a scope of their own.
 template <class Group, class Play>
 ONSTREAM_BODY void play_as(Who who, const Group& group, const Play& play) {
   if (who == Who::block) return play(group);
@@ -51,7 +51,7 @@ ONSTREAM_BODY void play_as(Who who, const Group& group, const Play& play) {
   if (who == Who::thread && group.rank() == 0) return play(thread_scope(group));
 }
 
-// Puts to the next rank, waits for what the one before put, and gets it back from where it came.
+// Puts to the next rank, waits for the put of the one before, and gets the data back from its origin.
 struct PutAndWait {
   SegmentView view;
   Shared* mine;

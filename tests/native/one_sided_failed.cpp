@@ -1,4 +1,4 @@
-// What an enqueue leaves that fails in the middle of its list: the parts before are on the stream, or in the graph. On
+// An enqueue that fails in the middle of its list leaves the parts before on the stream, or in the graph. On
 // the host device memory runs out for the second part; on a GPU the copy engine refuses a source that is too short.
 #include <atomic>
 #include <chrono>
@@ -48,7 +48,7 @@ std::size_t target_bytes(const World& world) {
   return world.device().kind() == DeviceKind::host ? kWord : kEngineBytes;
 }
 
-// A put of `source`, a word, is on the stream; what comes behind it in the batch fails.
+// A put of `source`, a word, is on the stream; the next op of the batch fails.
 void put_and_fail(World& world, const Segment& target, const Memory& source, Stream stream) {
   const Remote there = world.one_sided().symmetric(target.local(), 0);
   Batch batch(world.one_sided());

@@ -1,5 +1,5 @@
-// What the host, a stream, a batch and a plan refuse, they refuse whole: the error says what is wrong with its values,
-// no byte is written on either side, and the world goes on.
+// The host, a stream, a batch and a plan refuse an op whole: the error names the wrong values, no byte is written on
+// either side, and the world goes on.
 #include <algorithm>
 #include <functional>
 
@@ -12,7 +12,7 @@ using namespace onstream::test;
 
 namespace {
 
-constexpr std::size_t kBytes = 64;  // of the segment, and of what is local
+constexpr std::size_t kBytes = 64;  // of the segment, and of the local memory
 
 // A place in a peer's part, as this rank's address of the same place in its own.
 struct Place {
@@ -27,7 +27,7 @@ struct Told {
   int rank;
 };
 
-// One way to issue ops. Those that are null it does not have.
+// One way to issue ops. It lacks those that are null.
 struct Way {
   const char* name;
   std::function<void(const Place&, void*)> put;
@@ -132,7 +132,7 @@ Way by_stream(OneSided& core, Stream stream) {
   return way;
 }
 
-// A plan names the place by the peer's address. What one op refuses, the plan would not have: it is never built.
+// A plan names the place by the peer's address. The call that adds a wrong op throws, so no plan is ever built.
 Way by_plan(World& world, const Segment& segment) {
   Way way{"plan", {}, {}, {}, {}, {}, {}, {}};
   const auto at = [&world, &segment](std::byte* address, int rank) {

@@ -120,7 +120,7 @@ CASE(a_captured_function_is_called_at_every_replay) {
     buffer.write(one);
     device.begin_capture(stream);
     {
-      const std::uint64_t by = 2;  // the function owns what it needs
+      const std::uint64_t by = 2;  // the function owns its state
       world.collective().run(
           reduced_by(collective::all_reduce({buffer.data(), buffer.data(), 1}), sizeof(std::uint64_t),
                      [by](const void* in, void* inout, std::size_t) {

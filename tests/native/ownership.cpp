@@ -1,4 +1,4 @@
-// Who keeps what alive: plans, requests and graphs that are let go while their work is under way, on every device.
+// Lifetimes: plans, requests and graphs that are let go while their work is under way, on every device.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ std::vector<unsigned char> data_of(int rank, int turn) {
   return pattern(kBytes, static_cast<unsigned>(rank * 1000 + turn));
 }
 
-// What was let go of would be given to these. To be held until no stream waits: freeing pinned memory waits for them.
+// Allocations that would get freed memory. The caller holds them until no stream waits: freeing pinned memory waits.
 std::vector<std::shared_ptr<Memory>> reuse_memory(World& world) {
   std::vector<std::shared_ptr<Memory>> more;
   for (int i = 0; i < 8; ++i) {
@@ -228,7 +228,7 @@ void capture_sends(World& world, std::byte* buffer, Stream stream, std::shared_p
   graph = world.device().end_capture(stream);
 }
 
-// A process of its own: rank 0. What it replays after its world's end finds the next receive posted.
+// Rank 0, in a process of its own. Its replay after its world's end finds the next receive posted.
 void replay_without_a_world(const std::string& device_spec) {
   auto world = World::create(launch_from_environment(), quick(device_spec));
   const std::shared_ptr<Device> device = world->fabric()->device();

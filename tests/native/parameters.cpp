@@ -1,4 +1,4 @@
-// Parameters: what is read from the environment and from calls, what is refused, and what the rows say.
+// Parameters: values read from the environment and from calls, refused values, and the text of the rows.
 #include "onstream/base/parameters.hpp"
 
 #include <cmath>
@@ -46,27 +46,27 @@ CASE(defaults_are_valid_and_say_that_they_are_defaults) {
 
 CASE(environment_overrides_a_default_and_is_named_as_the_setter) {
   const Variable timeout("ONSTREAM_TIMEOUT_S", "2.5");
-  const Variable bytes("ONSTREAM_LANE_BYTES", "64KiB");
+  const Variable bytes("ONSTREAM_TAG_BYTES", "64KiB");
   const Parameters parameters = Parameters::from_environment();
   CHECK(parameters.timeout_s == 2.5);
-  CHECK(parameters.lane_bytes == 65536);
+  CHECK(parameters.tag_bytes == 65536);
   CHECK(row(parameters, "timeout_s").set_by == "environment");
   CHECK(row(parameters, "timeout_s").value == "2.5");
-  CHECK(row(parameters, "lanes").set_by == "default");
+  CHECK(row(parameters, "tags").set_by == "default");
 }
 
 CASE(a_call_overrides_the_environment) {
-  const Variable lanes("ONSTREAM_LANES", "8");
+  const Variable lanes("ONSTREAM_TAGS", "8");
   Parameters parameters = Parameters::from_environment();
-  parameters.set("lanes", "16");
-  CHECK(parameters.lanes == 16);
-  CHECK(row(parameters, "lanes").set_by == "call");
+  parameters.set("tags", "16");
+  CHECK(parameters.tags == 16);
+  CHECK(row(parameters, "tags").set_by == "call");
 }
 
 CASE(a_field_assigned_directly_is_shown_as_set_by_a_call) {
   Parameters parameters;
-  parameters.lanes = 3;
-  CHECK(row(parameters, "lanes").set_by == "call");
+  parameters.tags = 3;
+  CHECK(row(parameters, "tags").set_by == "call");
 }
 
 CASE(a_misspelled_variable_is_refused_with_the_nearest_known_one) {
@@ -76,7 +76,7 @@ CASE(a_misspelled_variable_is_refused_with_the_nearest_known_one) {
 
 CASE(what_is_nearly_a_known_name_is_a_misspelling) {
   for (const char* name :
-       {"ONSTREAM_LANE", "ONSTREAM_TIMEOUT", "ONSTREAM_PAHT", "ONSTREAM_LOGS", "ONSTREAM_BOOTSTRAP_TIMEOUT",
+       {"ONSTREAM_TAG", "ONSTREAM_TIMEOUT", "ONSTREAM_PAHT", "ONSTREAM_LOGS", "ONSTREAM_BOOTSTRAP_TIMEOUT",
         "ONSTREAM_COLECTIVE_ALGORITM", "ONSTREAM_RANKS", "ONSTREAM_LOCAL_RANKS", "ONSTREAM__DEVICE"}) {
     const Variable typo(name, "1");
     CHECK_THROWS(Parameters::from_environment(), name);
@@ -111,30 +111,30 @@ CASE(variables_that_others_set_are_told_and_do_no_harm) {
   }
   const Variable first("ONSTREAM_VERSION", "1");
   const Variable second("ONSTREAM_HOME", "/opt");
-  const Variable known("ONSTREAM_LANES", "8");
+  const Variable known("ONSTREAM_TAGS", "8");
   const Parameters parameters = Parameters::from_environment();
   CHECK(parameters.unknown_variables() == (std::vector<std::string>{"ONSTREAM_HOME", "ONSTREAM_VERSION"}));
-  CHECK(parameters.lanes == 8);
+  CHECK(parameters.tags == 8);
 }
 
 CASE(launcher_variables_are_no_misspellings) {
   const Variable rank("ONSTREAM_RANK", "0");
   const Variable world("ONSTREAM_WORLD_ANYTHING", "1");
-  CHECK(Parameters::from_environment().lanes == 64);
+  CHECK(Parameters::from_environment().tags == 64);
 }
 
 CASE(an_unknown_name_is_refused_with_the_nearest_known_one) {
   Parameters parameters;
-  CHECK_THROWS(parameters.set("lane", "4"), "did you mean lanes");
+  CHECK_THROWS(parameters.set("tag", "4"), "did you mean tags");
 }
 
 CASE(an_unreadable_value_is_refused_with_its_text) {
   Parameters parameters;
-  CHECK_THROWS(parameters.set("lanes", "many"), "'many'");
-  CHECK_THROWS(parameters.set("lanes", "4.5"), "a whole number");
-  CHECK_THROWS(parameters.set("lanes", ""), "a whole number");
-  CHECK_THROWS(parameters.set("lanes", "99999999999999999999"), "a whole number");
-  CHECK_THROWS(parameters.set("lane_bytes", "9223372036854775807GiB"), "a whole number");
+  CHECK_THROWS(parameters.set("tags", "many"), "'many'");
+  CHECK_THROWS(parameters.set("tags", "4.5"), "a whole number");
+  CHECK_THROWS(parameters.set("tags", ""), "a whole number");
+  CHECK_THROWS(parameters.set("tags", "99999999999999999999"), "a whole number");
+  CHECK_THROWS(parameters.set("tag_bytes", "9223372036854775807GiB"), "a whole number");
   CHECK_THROWS(parameters.set("timeout_s", "nan"), "a finite number");
   CHECK_THROWS(parameters.set("timeout_s", "1 s"), "a finite number");
   const Variable bad("ONSTREAM_TIMEOUT_S", "soon");
@@ -145,11 +145,11 @@ CASE(a_value_out_of_range_is_refused_with_the_range) {
   Parameters parameters;
   CHECK_THROWS(parameters.set("timeout_s", "0"), "between");
   CHECK_THROWS(parameters.set("timeout_s", "-1"), "between");
-  CHECK_THROWS(parameters.set("lanes", "0"), "between 1 and 65536");
-  CHECK_THROWS(parameters.set("lanes", "65537"), "between 1 and 65536");
-  CHECK_THROWS(parameters.set("lane_bytes", "3000"), "power of two");
-  CHECK_THROWS(parameters.set("lane_receives", "48"), "power of two");
-  CHECK(parameters.lanes == 64);
+  CHECK_THROWS(parameters.set("tags", "0"), "between 1 and 65536");
+  CHECK_THROWS(parameters.set("tags", "65537"), "between 1 and 65536");
+  CHECK_THROWS(parameters.set("tag_bytes", "3000"), "power of two");
+  CHECK_THROWS(parameters.set("tag_receives", "48"), "power of two");
+  CHECK(parameters.tags == 64);
 }
 
 CASE(a_word_that_is_no_choice_is_refused_with_the_choices) {
@@ -172,7 +172,7 @@ CASE(validate_finds_what_was_assigned_directly) {
   parameters.timeout_s = std::numeric_limits<double>::quiet_NaN();
   CHECK_THROWS(parameters.validate(), "timeout_s");
   parameters.timeout_s = 1;
-  parameters.lane_bytes = 1000;
+  parameters.tag_bytes = 1000;
   CHECK_THROWS(parameters.validate(), "power of two");
 }
 

@@ -85,8 +85,8 @@ void see_through(World& world, const std::shared_ptr<Request>& request, bool ask
   CHECK(world.wait(request) == Status::ok);
 }
 
-// Of a posted send and a posted receive, the one of `active` alone is waited for; the other rank waits at a barrier.
-// That rank's memory is plain, the active one's is not if it `maps`: then the system is called without need.
+// Rank `active` alone waits for its posted send or receive; the other rank waits at a barrier. That rank's memory is
+// plain, the active one's is not if it `maps`: then the system is called without need.
 void complete_alone(World& world, int active, bool maps, bool asks) {
   TestBuffer mapped(world, kSizes.back());
   for (const std::size_t bytes : kSizes) {
@@ -155,7 +155,7 @@ RULE(requests_complete_in_any_order_of_waits, 2, host()) {
 }
 
 RULE(more_sends_than_places_are_under_way, 2, host()) {
-  constexpr int kCount = 150;  // lane_receives is 64
+  constexpr int kCount = 150;  // tag_receives is 64
   constexpr std::size_t kBytes = 20000;
   const Bytes out = pattern(kBytes, 3);
   if (world.rank() == 0) {
@@ -305,7 +305,7 @@ RULE(captured_messages_of_plain_memory_replay, 2, host()) {
   }
 }
 
-// --- what is told ---
+// --- statuses and reports ---
 
 RULE(a_message_that_does_not_fit_is_truncated_on_both_sides, 2, host()) {
   Bytes data(300000);
@@ -318,7 +318,7 @@ RULE(a_message_that_does_not_fit_is_truncated_on_both_sides, 2, host()) {
       CHECK(world.recv(data.data(), 200000, 0, {4, Path::automatic}) == Status::truncated);
     }
     const FaultReport fault = one_fault(world);
-    CHECK(fault.status == Status::truncated && fault.lane == 4 && fault.peer == 1 - world.rank());
+    CHECK(fault.status == Status::truncated && fault.tag == 4 && fault.peer == 1 - world.rank());
     check_the_lane_works(world, 4);
   }
 }
@@ -328,7 +328,7 @@ PROCESS_RULE(what_is_copied_once_is_told, 2, host()) {
   CHECK(world.describe().find("copied once (cross-memory attach)") != std::string::npos);
 }
 
-// --- what goes wrong ---
+// --- errors ---
 
 PROCESS_RULE(a_source_freed_too_early_is_an_error_on_both_sides, 2, host()) {
   constexpr std::size_t kBytes = 1 << 20;
@@ -346,7 +346,7 @@ PROCESS_RULE(a_source_freed_too_early_is_an_error_on_both_sides, 2, host()) {
     world.barrier();
   }
   const FaultReport fault = one_fault(world);
-  CHECK(fault.status == Status::unmapped && fault.lane == 6 && fault.peer == 1 - world.rank());
+  CHECK(fault.status == Status::unmapped && fault.tag == 6 && fault.peer == 1 - world.rank());
   CHECK(describe(fault).find("was freed") != std::string::npos);
   check_the_lane_works(world, 6);
 }
@@ -367,7 +367,7 @@ PROCESS_RULE(a_destination_freed_too_early_is_an_error_on_both_sides, 2, host())
     CHECK(world.wait(request) == Status::unmapped);
   }
   const FaultReport fault = one_fault(world);
-  CHECK(fault.status == Status::unmapped && fault.lane == 6 && fault.peer == 1 - world.rank());
+  CHECK(fault.status == Status::unmapped && fault.tag == 6 && fault.peer == 1 - world.rank());
   check_the_lane_works(world, 6);
 }
 
@@ -418,7 +418,7 @@ void a_peer_dies_under_way(World& world) {
   CHECK(ended_at_once(start_ns));
   const auto failure = world.failure();
   CHECK(failure && failure->reason.find("rank 1") != std::string::npos);
-  CHECK(failure->story.find("send of 67108864 B to rank 1 on lane 3") != std::string::npos);
+  CHECK(failure->story.find("send of 67108864 B to rank 1 with tag 3") != std::string::npos);
 }
 const RuleRegistration rule_of_death("a_peer_dies_under_way", Rule{2, host(), a_peer_dies_under_way});
 CASE(a_death_under_way_is_the_usual_failure) { between_processes("a_peer_dies_under_way", {0, 128 + SIGKILL}); }
@@ -447,7 +447,7 @@ CASE(a_death_before_the_receive_is_the_usual_failure) {
   between_processes("a_sender_dies_before_its_receive", {0, 128 + SIGKILL});
 }
 
-// What waits for a message lets go of its bounce buffer once, or two later messages would share it.
+// The waits for a message let go of its bounce buffer once, or two later messages would share it.
 PROCESS_RULE(two_threads_that_wait_for_one_send_give_its_bounce_buffer_back_once, 2, host()) {
   constexpr std::size_t kBytes = 16384;
   constexpr int kRounds = 500;
@@ -494,7 +494,7 @@ PROCESS_RULE(a_receive_that_never_comes_ends_at_the_deadline, 2, hasty()) {
   Bytes data(1 << 20);
   if (world.rank() == 0) {
     CHECK(world.wait(world.isend(data.data(), data.size(), 1, {2, Path::automatic})) == Status::timeout);
-    CHECK(world.failure()->story.find("send of 1048576 B to rank 1 on lane 2 passed its deadline") !=
+    CHECK(world.failure()->story.find("send of 1048576 B to rank 1 with tag 2 passed its deadline") !=
           std::string::npos);
   } else {
     const Deadline deadline(kSoonS);

@@ -1,7 +1,8 @@
 // Rules of messages between plain memory on the host device, for test programs whose ranks are threads or processes.
 //
 // A rule `r` gives the case r_between_threads, where ranks share an address space, and r_between_processes, where one
-// rank's memory is foreign to the other. What needs foreign memory, or a death, has the second case alone.
+// rank has only a remote process address for the other's memory. A rule that needs this, or a death, has the second
+// case alone.
 #pragma once
 
 #include <grp.h>

@@ -1,5 +1,5 @@
 // Plans on every device: values on every path, puts and signals, capture and replay. Matching: plan_match.cpp; path
-// memop: plan_memop.cpp; what goes wrong: plan_errors.cpp.
+// memop: plan_memop.cpp; errors: plan_errors.cpp.
 #include "onstream/plan/plan.hpp"
 
 #include <atomic>
@@ -33,7 +33,7 @@ CASE(any_memory_may_be_sent_and_received) {
 }
 
 CASE(a_launch_with_plain_memory_returns_before_its_data_comes) {
-  std::atomic<int> launches = 0;  // of rank 0, so far; rank 1 sends what those wait for only then
+  std::atomic<int> launches = 0;  // of rank 0, so far; rank 1 sends their data only after them
   on_all_devices(2, [&](World& world) {
     const std::size_t elements = 5000;
     const int peer = 1 - world.rank();
@@ -371,7 +371,7 @@ void change_words(World& world) {
     plan->launch(stream);
     world.synchronize(stream);
     world.barrier();
-    // What a set replaced nobody tells.
+    // A set does not return the old value.
     auto told = old.read();
     std::memcpy(told.data() + sizeof(Word), before.data() + sizeof(Word), sizeof(Word));
     if (world.rank() == 0) CHECK(told == before);

@@ -1,5 +1,5 @@
-// Plans with collectives: values by every algorithm, the order in a launch, capture and replay, teams, and what a build
-// refuses.
+// Plans with collectives: values by every algorithm, the order in a launch, capture and replay, teams, and builds that
+// are refused.
 #include <numeric>
 
 #include "check.hpp"
@@ -52,7 +52,7 @@ std::vector<double> sums_of(int size, int round, std::size_t count) {
 
 }  // namespace
 
-// A solver's step: the neighbour's values come, and a sum is of what came.
+// A solver's step: the neighbour's values come, and the ranks sum them.
 CASE(a_launch_exchanges_and_then_reduces_eager_and_replayed) {
   for (int size = 1; size <= 5; ++size) {
     on_all_devices(size, [&](World& world) {
@@ -232,9 +232,8 @@ CASE(a_rank_that_adds_no_collective_is_named) {
   on_all_devices(2, [&](World& world) {
     PlanBuilder builder = world.plan("lonely");
     if (world.rank() == 0) builder.add(world.collective().planned(collective::barrier()));
-    CHECK_THROWS(
-        (void)builder.build(),
-        "rank 0 collective 0: barrier, by lines, channel 0 of ranks 0 1: rank 1 has none that is left to meet");
+    CHECK_THROWS((void)builder.build(),
+                 "rank 0 collective 0: barrier, by ll, channel 0 of ranks 0 1: rank 1 has none that is left to meet");
   });
 }
 
@@ -250,7 +249,7 @@ CASE(teams_in_an_order_that_would_wait_in_a_circle_fail_the_build) {
     } else {
       builder.add(of_world).add(of_team);
     }
-    CHECK_THROWS((void)builder.build(), "does not meet rank 1 collective 0: barrier, by lines, channel 0 of ranks 0 1");
+    CHECK_THROWS((void)builder.build(), "does not meet rank 1 collective 0: barrier, by ll, channel 0 of ranks 0 1");
   });
 }
 
@@ -321,7 +320,7 @@ CASE(algorithms_that_differ_fail_the_build_whatever_the_kind) {
     PlanBuilder own = world.plan("own");
     own.add(world.collective().planned(
         by(algorithm, collective::reduced_by(all_reduce({in.data(), out.data(), 1}), 24, keep))));
-    CHECK_THROWS((void)own.build(), "1 elements of 24 B by a function, by direct, channel 0 of ranks 0 1");
+    CHECK_THROWS((void)own.build(), "1 elements of 24 B by a function, by simple, channel 0 of ranks 0 1");
   });
 }
 

@@ -19,7 +19,7 @@ CASE(all_ranks_throw_the_same_text) {
     PlanBuilder builder = world.plan("lonely");
     if (world.rank() == 2) builder.send(buffer.data(), Layout::contiguous(64), 0, 5, "nobody waits");
     CHECK_THROWS((void)builder.build(),
-                 "rank 2 op 0: send of 64 B to rank 0 on lane 5 (nobody waits) has no recv: rank 0 receives 0");
+                 "rank 2 op 0: send of 64 B to rank 0 with tag 5 (nobody waits) has no recv: rank 0 receives 0");
     // The next plan is intact.
     (void)ring(world, 64, Path::automatic, MemoryKind::device, 1);
   });
@@ -34,9 +34,10 @@ CASE(overlapping_destinations_fail_the_build_everywhere) {
     } else {
       builder.send(buffer.data(), Layout::contiguous(64), 0).send(buffer.data(), Layout::contiguous(64), 0);
     }
-    CHECK_THROWS((void)builder.build(),
-                 "rank 0: rank 0 op 0: recv of 64 B from rank 1 on lane 0 and rank 0 op 1: recv of 64 B from rank 1 on "
-                 "lane 0 overlap in rank 0's memory; ops of a launch run at once");
+    CHECK_THROWS(
+        (void)builder.build(),
+        "rank 0: rank 0 op 0: recv of 64 B from rank 1 with tag 0 and rank 0 op 1: recv of 64 B from rank 1 with "
+        "tag 0 overlap in rank 0's memory; ops of a launch run at once");
     (void)ring(world, 64, Path::automatic, MemoryKind::device, 1);
   });
 }
@@ -60,7 +61,7 @@ CASE(destinations_of_two_ranks_that_overlap_in_a_third_fail_the_build) {
     CHECK(build(200)->explain().find("not looked at") == std::string::npos);
     CHECK_THROWS((void)build(4), "rank 1 op 1: put of 64 B to rank 0 and rank 2 op 0: put of 64 B to rank 0 overlap");
     CHECK_THROWS((void)build(504),
-                 "rank 0 op 0: recv of 64 B from rank 1 on lane 0 and rank 2 op 0: put of 64 B to rank 0");
+                 "rank 0 op 0: recv of 64 B from rank 1 with tag 0 and rank 2 op 0: put of 64 B to rank 0");
     CHECK(build(200) != nullptr);
   });
 }
@@ -86,7 +87,7 @@ CASE(bad_arguments_are_refused_where_they_are_given) {
     const Layout layout = Layout::contiguous(64);
     CHECK_THROWS(builder.send(buffer.data(), layout, 1), "rank 1 is not one of the world's 0 to 0");
     CHECK_THROWS(builder.recv(buffer.data(), layout, -1), "rank -1 is not one");
-    CHECK_THROWS(builder.recv(buffer.data(), layout, 0, 64), "lane 64 is not one of 0 to 63");
+    CHECK_THROWS(builder.recv(buffer.data(), layout, 0, 64), "tag 64 is not one of 0 to 63");
     CHECK_THROWS(builder.send(nullptr, layout, 0), "64 B at a null address");
     CHECK_THROWS(builder.recv(buffer.data(), Layout::strided(8, {4}, {0}), 0), "overlaps itself");
     CHECK_THROWS(builder.put(buffer.data(), Layout::contiguous(32), buffer.data(), layout, 0),
@@ -141,7 +142,7 @@ CASE(a_path_that_cannot_work_says_why) {
     if (world.rank() == 0) builder.send(out.data(), Layout::contiguous(8), 1);
     if (world.rank() == 1) builder.recv(in.data(), Layout::contiguous(8), 0);
     CHECK_THROWS((void)builder.build(),
-                 "asks for path ll but rank 1 op 0: recv of 8 B from rank 0 on lane 0 asks for path store");
+                 "asks for path ll but rank 1 op 0: recv of 8 B from rank 0 with tag 0 asks for path store");
   });
 }
 
@@ -159,7 +160,7 @@ CASE(a_plan_that_one_rank_launches_alone_is_named_at_the_deadline) {
       const auto plan = builder.build();
       if (world.rank() == 0) {
         plan->launch(stream);
-        CHECK_THROWS(world.synchronize(stream), "recv of 64 B from rank 1 on lane 0 (op 1 of plan ");
+        CHECK_THROWS(world.synchronize(stream), "recv of 64 B from rank 1 with tag 0 (op 1 of plan ");
         CHECK_THROWS(plan->launch(stream), "passed its deadline");
       } else {
         // Waits for the news from rank 0, bounded by the world's own deadlines.

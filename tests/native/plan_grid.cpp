@@ -138,7 +138,7 @@ class PlainSegment : public Segment {
   std::size_t bytes_;
 };
 
-// What one rank brings: ops over buffers of its own.
+// One rank's part: ops over buffers of its own.
 struct Rank {
   std::vector<unsigned char> out;
   std::vector<unsigned char> in;
@@ -208,7 +208,7 @@ class Machine {
       plan::StatedOp stated;
       stated.kind = op.kind;
       stated.peer = op.peer;
-      stated.lane = op.lane;
+      stated.tag = op.tag;
       stated.path = path;
       stated.layout = op.layout.view();
       stated.bytes = op.layout.bytes();
@@ -286,7 +286,7 @@ Op op_of(OpKind kind, int peer, void* address, const Layout& layout, int lane) {
   Op op;
   op.kind = kind;
   op.peer = peer;
-  op.lane = lane;
+  op.tag = lane;
   op.address = address;
   op.layout = layout;
   return op;

@@ -14,7 +14,7 @@ StatedOp stated(OpKind kind, int peer, std::uint64_t bytes, int lane = 0, std::s
   StatedOp op;
   op.kind = kind;
   op.peer = peer;
-  op.lane = lane;
+  op.tag = lane;
   op.bytes = bytes;
   op.layout.run_bytes = bytes;
   op.note = std::move(note);
@@ -32,7 +32,7 @@ plan::StatedCall call_of(std::string words, std::vector<std::int32_t> ranks, Par
   return call;
 }
 
-// What is wrong with such calls, one list a rank.
+// The error of such calls, one list a rank.
 std::string wrong(std::vector<std::vector<plan::StatedCall>> calls) {
   std::vector<Statement> all;
   for (auto& one : calls) {
@@ -71,15 +71,15 @@ CASE(sends_and_receives_match_in_order_per_lane) {
 CASE(an_unmatched_send_is_told_from_both_sides) {
   const auto all = statements({{stated(OpKind::send, 1, 64, 3, "halo x+")}, {stated(OpKind::recv, 0, 64, 4)}});
   CHECK_THROWS((void)plan::match(all),
-               "rank 0 op 0: send of 64 B to rank 1 on lane 3 (halo x+) has no recv: rank 1 receives 0 of the 1");
+               "rank 0 op 0: send of 64 B to rank 1 with tag 3 (halo x+) has no recv: rank 1 receives 0 of the 1");
   CHECK_THROWS((void)plan::match(all),
-               "rank 1 op 0: recv of 64 B from rank 0 on lane 4 has no send: rank 0 sends 0 of the 1");
+               "rank 1 op 0: recv of 64 B from rank 0 with tag 4 has no send: rank 0 sends 0 of the 1");
 }
 
 CASE(sizes_that_differ_name_both_ops) {
   const auto all = statements({{stated(OpKind::send, 1, 64)}, {stated(OpKind::recv, 0, 32)}});
   CHECK_THROWS((void)plan::match(all),
-               "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 32 B from rank 0 on lane 0: "
+               "rank 0 op 0: send of 64 B to rank 1 with tag 0 meets rank 1 op 0: recv of 32 B from rank 0 with tag 0: "
                "their sizes differ");
 }
 
@@ -89,11 +89,11 @@ CASE(element_types_that_differ_name_both_ops) {
   CHECK(plan::match(all).size() == 1);  // the other side does not tell
   all[1].ops[0].element = "int32";
   CHECK_THROWS((void)plan::match(all),
-               "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 64 B from rank 0 on lane 0: "
+               "rank 0 op 0: send of 64 B to rank 1 with tag 0 meets rank 1 op 0: recv of 64 B from rank 0 with tag 0: "
                "the one sends float64, the other receives int32; only bytes would travel");
   all[1].ops[0].bytes = 32;
   CHECK_THROWS((void)plan::match(all),
-               "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 32 B from rank 0 on lane 0: "
+               "rank 0 op 0: send of 64 B to rank 1 with tag 0 meets rank 1 op 0: recv of 32 B from rank 0 with tag 0: "
                "the one sends float64, the other receives int32, and their sizes differ");
 }
 
@@ -201,20 +201,21 @@ CASE(destinations_that_overlap_are_named) {
   const Layout backwards = Layout::strided(8, {10}, {-64});
   const Layout two = Layout::contiguous(2);
   CHECK(story({{recv(0, column), recv(8, column), recv(16, column)}}, 0).empty());
-  CHECK(story({{recv(0, column), recv(8, column), recv(3 * 64 + 12, two)}}, 0) ==
-        "rank 0 op 1: recv of 80 B from rank 1 on lane 0 and rank 0 op 2: recv of 2 B from rank 1 on lane 0 overlap in "
-        "rank 0's memory");
-  // Of several ranks, in the memory of one of them or of a third.
+  CHECK(
+      story({{recv(0, column), recv(8, column), recv(3 * 64 + 12, two)}}, 0) ==
+      "rank 0 op 1: recv of 80 B from rank 1 with tag 0 and rank 0 op 2: recv of 2 B from rank 1 with tag 0 overlap in "
+      "rank 0's memory");
+  // Writes of several ranks overlap, in the memory of one of them or of a third.
   CHECK(story({{}, {put(0, 0, column)}, {put(0, 9 * 64 + 8, backwards)}}, 0).empty());
   CHECK(story({{}, {put(0, 0, column)}, {put(0, 9 * 64 + 7, backwards)}}, 0) ==
         "rank 1 op 0: put of 80 B to rank 0 and rank 2 op 0: put of 80 B to rank 0 overlap in rank 0's memory");
   CHECK(story({{recv(0, column)}, {put(0, 64, two)}}, 0) ==
-        "rank 0 op 0: recv of 80 B from rank 1 on lane 0 and rank 1 op 0: put of 2 B to rank 0 overlap in rank 0's "
+        "rank 0 op 0: recv of 80 B from rank 1 with tag 0 and rank 1 op 0: put of 2 B to rank 0 overlap in rank 0's "
         "memory");
   // The same addresses of different ranks are different memory.
   CHECK(story({{recv(0, column)}, {put(2, 0, column)}, {}}, 0).empty());
   CHECK(story({{recv(0, column)}, {put(2, 0, column)}, {}}, 2).empty());
-  // What is sent and what has no bytes writes nothing.
+  // A send and an op of no bytes write nothing.
   CHECK(story({{recv(0, column), recv(0, Layout::contiguous(0)), stated(OpKind::send, 1, 80)}}, 0).empty());
   // Side by side, but too many runs to look at: that is told.
   const Layout many = Layout::strided(1, {600'000}, {4});

@@ -108,8 +108,8 @@ CASE(streams_that_wait_for_a_peer_that_never_comes_end_at_the_deadline) {
             plan->launch(stream);
             world.device().launch(graph, stream);
           }
-          CHECK_THROWS(world.synchronize(stream), alone_sends ? "send of 64 B to rank 1 on lane 0 (op 0 of plan "
-                                                              : "recv of 64 B from rank 1 on lane 0 (op 0 of plan ");
+          CHECK_THROWS(world.synchronize(stream), alone_sends ? "send of 64 B to rank 1 with tag 0 (op 0 of plan "
+                                                              : "recv of 64 B from rank 1 with tag 0 (op 0 of plan ");
           CHECK_THROWS(plan->launch(stream), "passed its deadline");
         } else {
           const Deadline deadline(kSoonS);

@@ -1,5 +1,5 @@
 // Plans with collectives of a neighbourhood: values on grids and graphs, by every way; the order in a launch; capture
-// and replay; what a build refuses; and which of plan, neighbourhood and world may go first.
+// and replay; builds that are refused; and which of plan, neighbourhood and world may go first.
 #include <algorithm>
 
 #include "check.hpp"
@@ -28,7 +28,7 @@ CollectiveCall by(Algorithm algorithm, CollectiveCall call) {
 
 void append(Bytes& all, const Bytes& part) { all.insert(all.end(), part.begin(), part.end()); }
 
-// What `rank` sends along its edge number `edge` in a round.
+// The bytes that `rank` sends along its edge number `edge` in a round.
 Bytes sent(int rank, int edge, int round, std::size_t bytes) { return data_of(10 * rank + edge, round, bytes); }
 
 // The ranks of a ring, as a grid has them.
@@ -45,7 +45,7 @@ Bytes mine_of(const Ring& ring, int round, std::size_t bytes) {
   append(all, sent(ring.rank, 1, round, bytes));
   return all;
 }
-// What goes to the lower neighbour comes from the upper one.
+// The data for the lower neighbour comes from the upper one.
 Bytes expected_of(const Ring& ring, int round, std::size_t bytes) {
   Bytes all = sent(ring.lower, 1, round, bytes);
   append(all, sent(ring.upper, 0, round, bytes));
@@ -74,7 +74,7 @@ CollectiveCall counted_call(World& world, TestBuffer& input, TestBuffer& output,
 
 }  // namespace
 
-// What came over a plan's own op is handed on along the edges, and what came there is summed.
+// A rank hands the data of the plan's own receive on along the edges, and the ranks reduce the data that came there.
 CASE(a_launch_receives_then_exchanges_then_reduces_eager_and_replayed) {
   for (int size = 1; size <= 4; ++size) {
     on_all_devices(size, [&](World& world) {
@@ -99,7 +99,7 @@ CASE(a_launch_receives_then_exchanges_then_reduces_eager_and_replayed) {
       CHECK(plan->ops()[2].op.layout.bytes() == 2 * kBytes);
       CHECK(plan->explain().find(concat("neighbour_all_to_all, to ranks ", ring.lower, " ", ring.upper)) !=
             std::string::npos);
-      // Rank r has handed on what rank r - 1 made.
+      // Rank r has handed on the data of rank r - 1.
       const auto ghosts_of = [&](int rank, int round) {
         Bytes all = sent((rank + 2 * size - 2) % size, 1, round, kBytes);
         append(all, sent(rank, 0, round, kBytes));
@@ -341,8 +341,8 @@ CASE(what_the_ends_of_an_edge_do_not_add_alike_fails_the_build_naming_both) {
     refused(neighbour_all_gather(vector), neighbour_all_to_all(vector),
             "of ranks 0 1 2 3 does not meet rank 1 collective 0: neighbour_all_to_all of float32, neighbourhood ");
     refused(neighbour_all_gather(vector), by(Algorithm::simple, neighbour_all_gather(vector)),
-            "does not meet rank 1 collective 0: neighbour_all_gather of float32, by direct, neighbourhood ");
-    // Of several edges between two ranks each has its own count; the second one differs.
+            "does not meet rank 1 collective 0: neighbour_all_gather of float32, by simple, neighbourhood ");
+    // Each of several edges between two ranks has its own count; the second one differs.
     const CollectiveCall odd = counted_call(world, input, output, {1, 9, 3});
     refused(odd, odd, "rank 0 gives rank 1 2 4 6 B, which expects 2 18 6 B");
     PlanBuilder builder = world.plan("even");
@@ -390,7 +390,7 @@ CASE(a_rank_that_adds_none_or_in_another_order_is_named) {
     PlanBuilder mixed = world.plan("mixed");
     const auto barrier = world.collective().planned(collective::barrier());
     mixed.add(world.rank() == 0 ? barrier : one->planned(call)).add(world.rank() == 0 ? one->planned(call) : barrier);
-    CHECK_THROWS((void)mixed.build(), "rank 0 collective 0: barrier, by lines, channel 0 of ranks 0 1 does not meet");
+    CHECK_THROWS((void)mixed.build(), "rank 0 collective 0: barrier, by ll, channel 0 of ranks 0 1 does not meet");
   });
 }
 
@@ -441,7 +441,7 @@ CASE(a_buffer_of_an_exchange_that_was_freed_since_the_build_is_noticed) {
   });
 }
 
-// Rank 1 launches only then, so whoever waited would wait for the deadline.
+// Rank 1 launches only after rank 0 let go of the neighbourhood: a wait there would pass the deadline.
 CASE(a_neighbourhood_may_go_while_a_plan_of_it_is_under_way) {
   on_all_devices(2, [](World& world) {
     const Ring ring(world);

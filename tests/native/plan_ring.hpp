@@ -1,4 +1,4 @@
-// What tests of plans share: data that differs by rank and launch, and a plan that sends it round a ring.
+// Helpers for tests of plans: data that differs by rank and launch, and a plan that sends it round a ring.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@ inline std::vector<unsigned char> slice(const std::vector<unsigned char>& all, s
   return part;
 }
 
-// What is sent in launch `launch` from `rank`.
+// The data that `rank` sends in launch `launch`.
 inline std::vector<unsigned char> data_of(int rank, int launch, std::size_t bytes) {
   return pattern(bytes, static_cast<unsigned>(rank * 1000 + launch));
 }
 
-// Sends `bytes` round a ring `launches` times and checks what came. Returns explain().
+// Sends `bytes` round a ring `launches` times and checks the received data. Returns explain().
 inline std::string ring(World& world, std::size_t bytes, Path path, MemoryKind kind, int launches) {
   const int next = (world.rank() + 1) % world.size();
   const int last = (world.rank() + world.size() - 1) % world.size();

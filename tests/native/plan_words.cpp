@@ -1,4 +1,4 @@
-// The words of a plan: what it sets or adds to behind its puts, and how its waits compare, at every launch anew.
+// The words of a plan: those that it sets or adds to behind its puts, and its waits' comparisons, anew at every launch.
 #include <cstring>
 
 #include "check.hpp"

@@ -1,5 +1,5 @@
-// Waits for requests whose op has not run yet, from several threads, outside their capture; and calls that fail when
-// they have done half of what they do.
+// Waits for requests whose op has not run yet, from several threads, outside their capture; and calls that fail
+// half-way.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -73,13 +73,13 @@ CASE(a_wait_by_the_host_for_an_op_that_has_not_run_fails_the_world_at_the_deadli
     const auto sent = world.isend(buffer.data(), 1 << 20, 0, {}, busy);
     CHECK(world.wait(sent) == Status::timeout);
     CHECK(world.failure() &&
-          world.failure()->story.find("wait for a send to rank 0 on lane 0, which") != std::string::npos);
+          world.failure()->story.find("wait for a send to rank 0 with tag 0, which") != std::string::npos);
     gate.open();
     world.device().synchronize(busy);
   });
 }
 
-// Its peer has left, and what it sent before is there.
+// The peer has left, and its earlier message is there.
 CASE(test_does_not_wait_for_a_stream_that_has_not_come_to_the_receive) {
   on_hasty_devices(2, [](World& world) {
     TestBuffer buffer(world, 64);
@@ -188,7 +188,7 @@ CASE(a_sendrecv_that_gets_no_second_ticket_has_posted_nothing) {
 // A stream of the host device is a thread, and that one cannot be started.
 CASE(a_receive_whose_launch_fails_takes_no_place_of_its_lane) {
   Parameters parameters = quick("host");
-  parameters.lane_receives = 4;
+  parameters.tag_receives = 4;
   run_ranks(1, parameters, [](World& world) {
     int in = -1;
     int out = 5;

@@ -1,7 +1,7 @@
 // Other processes for tests: this program, started again.
 //
 //   Child        with one end of a socket, as `--child TEXT`; ended with the object
-//   spawn_rank   as a rank of a job, as `--rank ROLE`; it learns who it is from ONSTREAM_*, as under a launcher
+//   spawn_rank   as a rank of a job, as `--rank ROLE`; it learns its rank from ONSTREAM_*, as under a launcher
 //
 // The program's main() looks at its arguments first, and calls run_role() or its own function for a child.
 #pragma once
@@ -62,7 +62,7 @@ inline pid_t start_again(std::vector<std::string> arguments, std::vector<std::st
   return pid;
 }
 
-// Exit status, or 128 and the signal. Kills what does not end in time.
+// Returns the exit status, or 128 plus the signal. Kills a process that does not end in time.
 inline int wait_for_exit(pid_t pid, double patience_s = kProcessPatienceS) {
   const Deadline deadline(patience_s);
   int status = 0;
@@ -129,7 +129,7 @@ inline pid_t spawn_rank(const std::string& role, const Launch& launch) {
   return start_again({"--rank", role}, std::move(environment), nullptr);
 }
 
-// What a rank process does; its exit status.
+// Runs a rank process; returns its exit status.
 inline int run_role(const std::map<std::string, std::function<void()>>& roles, const std::string& role) {
   try {
     roles.at(role)();

@@ -1,4 +1,4 @@
-// put_signal on streams: what is put is there once its signal is, whichever way the two travel - as one store, by one
+// put_signal on streams: the data is there once its signal is, whichever way the two travel - as one store, by one
 // block, or by many of which the last one signals - eager and captured, on several streams at once.
 #include <memory>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kHead = 64;
 
-// What one rank keeps of the other: a word that counts, and the bytes behind it.
+// One rank's copy of the other's data: a word that counts, and the bytes behind it.
 class Mailbox {
  public:
   Mailbox(World& world, std::size_t bytes, std::size_t place = kHead)
@@ -26,7 +26,7 @@ class Mailbox {
         got_(world, bytes) {}
 
   void write(unsigned seed) { source_.write(pattern(source_.bytes(), seed)); }
-  // Puts to the other rank and waits for what it puts; the word is 0 again behind the wait, for the next time.
+  // Puts to the other rank and waits for its put; the word is 0 again behind the wait, for the next time.
   Batch exchange(std::uint64_t count) {
     const int peer = 1 - world_.rank();
     Batch batch(world_.one_sided());
@@ -90,7 +90,7 @@ CASE(many_streams_put_and_signal_at_once) {
   on_all_devices_over_gpus(2, [](World& world) { go_round(world, 100'000, kHead, 4); });
 }
 
-// The signal lies before or behind the bytes in their line; what was put before comes first.
+// The signal lies before or behind the bytes in their line; data put before comes first.
 CASE(a_signal_beside_its_bytes_tells_of_all_that_was_put_before) {
   on_all_devices_over_gpus(2, [](World& world) {
     constexpr std::size_t kBytes = 40'000;

@@ -1,5 +1,5 @@
 // Ranks for tests: threads of this process, each with a world of its own, on every device that is there. Those of
-// "cuda:0" share one GPU; tests of what kernels do to a peer's memory also run on "cuda", each rank on a GPU of its own
+// "cuda:0" share one GPU; tests of kernels that reach a peer's memory also run on "cuda", each rank on a GPU of its own
 // as far as there are as many. A thread's calls are made on its world's device, which sees to it that its GPU is
 // current.
 #pragma once
@@ -58,7 +58,7 @@ inline std::string why_not_over_gpus() {
   return "";
 }
 
-// device_specs(), and for two ranks or more "cuda", where GPUs reach each other. Else a line says once why not.
+// device_specs(), and for two ranks or more "cuda", where GPUs reach each other. If not, a line says once why.
 inline std::vector<std::string> device_specs_over_gpus(int size) {
   std::vector<std::string> specs = device_specs();
   if (size < 2 || specs.size() == 1) return specs;
@@ -84,7 +84,7 @@ inline Launch launch_of(int rank, int size, const std::string& address) {
 }
 
 // The stream that fills and reads the buffers of a rank: one for all of them, as the streams of all ranks share the 32
-// hardware queues of the GPU, and what is behind another rank's wait in a queue waits too.
+// hardware queues of the GPU, and an op behind another rank's wait in a queue waits too.
 class CopyStream {
  public:
   explicit CopyStream(World& world) : stream_(world) { current() = this; }
@@ -92,7 +92,7 @@ class CopyStream {
   CopyStream(const CopyStream&) = delete;
   CopyStream& operator=(const CopyStream&) = delete;
 
-  // That of the rank whose thread this is, or a new one.
+  // The stream of the rank whose thread this is, or a new one.
   static std::shared_ptr<const OwnStream> of(World& world) {
     if (current() == nullptr) return std::make_shared<const OwnStream>(world);
     return {std::shared_ptr<void>(), &current()->stream_};
@@ -147,12 +147,12 @@ inline Parameters quick(const std::string& device) {
   return parameters;
 }
 
-// Whether what began then has ended without waiting for a deadline of quick(), on a machine that may be busy.
+// Whether a call that began then has ended without waiting for a deadline of quick(), on a machine that may be busy.
 inline bool ended_at_once(std::uint64_t start_ns) {
   return now_ns() - start_ns < static_cast<std::uint64_t>(kQuickTimeoutS / 2 * 1e9);
 }
 
-// Until this rank has heard that the world has failed.
+// Waits until this rank has heard that the world has failed.
 inline void await_failure(World& world) {
   const Deadline deadline(60);
   while (!world.failure()) {
@@ -214,8 +214,8 @@ inline std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed) {
   return values;
 }
 
-// Of all ranks: while a kernel of one that has launched its graph waits, CUDA may not make another one's
-// (docs/decisions/0005).
+// All ranks end their captures before any goes on: while a kernel of a launched graph waits, CUDA may not make another
+// rank's graph (docs/decisions/0005).
 inline std::shared_ptr<Graph> end_capture_of_all(World& world, Stream stream) {
   std::shared_ptr<Graph> graph = world.device().end_capture(stream);
   world.barrier();

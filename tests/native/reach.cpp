@@ -1,4 +1,4 @@
-// The registration cache: what is asked of peers once, what is noticed when memory goes, and what is said aloud.
+// The registration cache: one request per allocation to a peer, the notice when memory goes, and the log lines.
 #include "onstream/transport/reach.hpp"
 
 #include <atomic>
@@ -38,7 +38,7 @@ CASE(the_first_look_up_asks_the_peer_and_later_ones_do_not) {
     CHECK(counts(world).hits == before.hits + 10 && counts(world).misses == before.misses + 1);
     CHECK(counts(world).exposed == before.exposed + 1);
     CHECK(counts(world).exposed_bytes == before.exposed_bytes + kBytes);
-    world.barrier();  // the peer has exposed its own
+    world.barrier();  // the peer has exported its own
     CHECK(counts(world).imported == before.imported + 1 && counts(world).imported_bytes >= kBytes);
     world.barrier();
   });
@@ -56,14 +56,14 @@ CASE(what_a_peer_exposed_is_kept_while_it_is_used_and_forgotten_when_it_is_freed
     CHECK(kept != nullptr && world.fabric()->imported(peer, ~theirs) == nullptr);
     world.barrier();
     memory.reset();
-    const Deadline deadline(kSoonS);  // the owner looks for what it has freed about once a second
+    const Deadline deadline(kSoonS);  // the owner looks for memory that it has freed about once a second
     while (world.fabric()->imported(peer, theirs) != nullptr && !deadline.passed()) HostGroup::pause(1 << 20, 0);
     CHECK(world.fabric()->imported(peer, theirs) == nullptr);
     world.barrier();
   });
 }
 
-// Two of the threads miss the cache, and one has its answer before the other looks for what is stale.
+// Two of the threads miss the cache, and one has its answer before the other looks for stale entries.
 CASE(threads_that_expose_one_new_allocation_at_once_do_not_take_it_from_each_other) {
   on_all_devices(2, [](World& world) {
     constexpr int kRounds = 300;
@@ -136,7 +136,7 @@ void exchange_new_memory(World& world, Addresses& addresses, unsigned seed) {
   }
 }
 
-// Until ranks have told each other what they have freed, but for the newest: till then a peer may keep it.
+// Waits until ranks have told each other of all freed memory except the newest: till then a peer may keep it.
 void await_sweep(World& world, const ReachStatistics& before, int rounds) {
   const Deadline deadline(kSoonS);
   const auto all_swept = [&] {
@@ -204,8 +204,8 @@ CASE(a_world_tells_its_registrations) {
     world.register_memory(memory->data(), kBytes);
     const std::string told = world.describe();
     CHECK(told.find("registrations: ") != std::string::npos && told.find(" exposed (") != std::string::npos);
-    CHECK(world.statistics().lane_bytes > 0);
-    CHECK(world.statistics().segment_bytes >= world.statistics().lane_bytes / 2);
+    CHECK(world.statistics().message_bytes > 0);
+    CHECK(world.statistics().segment_bytes >= world.statistics().message_bytes / 2);
     world.barrier();
   });
 }

@@ -1,4 +1,4 @@
-// What ops and requests hold, and when they give that back.
+// The resources that ops and requests hold, and when they give them back.
 #include "onstream/message/request.hpp"
 
 #include <atomic>
@@ -45,7 +45,7 @@ class SlowToReturn final : public DeviceAround {
 CASE(a_receive_that_is_refused_keeps_no_ticket) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.lane_receives = 1;
+    parameters.tag_receives = 1;
     run_ranks(1, parameters, [](World& world) {
       TestBuffer buffer(world, 64);
       const auto posted = world.irecv(buffer.data(), 64, 0, {});
@@ -53,7 +53,7 @@ CASE(a_receive_that_is_refused_keeps_no_ticket) {
       CHECK(world.wait(sent) == Status::ok);
       const void* const ticket = ticket_of(sent);
       sent.reset();
-      for (int i = 0; i < 3; ++i) CHECK_THROWS((void)world.irecv(buffer.data(), 64, 0, {}), "are posted on lane 0");
+      for (int i = 0; i < 3; ++i) CHECK_THROWS((void)world.irecv(buffer.data(), 64, 0, {}), "are posted with tag 0");
       const auto next = world.isend(buffer.data(), 64, 0, {});
       CHECK(ticket_of(next) == ticket);
       CHECK(world.wait(posted) == Status::ok);
@@ -91,7 +91,7 @@ CASE(messages_that_cannot_all_be_posted_are_none_of_them) {
     if (world.rank() == 0) {
       const std::vector<Outgoing> messages = {
           {buffer.data(), 300000, 1, {}}, {buffer.data(), 64, 1, {}}, {buffer.data(), 64, 1, {99, Path::automatic}}};
-      CHECK_THROWS((void)world.isend_all(messages, own), "lane 99 does not exist");
+      CHECK_THROWS((void)world.isend_all(messages, own), "tag 99 does not exist");
       world.send(buffer.data(), 8, 1, {}, own);
       world.synchronize(own);
     } else {
@@ -103,7 +103,7 @@ CASE(messages_that_cannot_all_be_posted_are_none_of_them) {
   });
 }
 
-// An empty graph that keeps what `capture` retains is let go of; waits until `came_back` says so.
+// Lets go of an empty graph that keeps the objects that `capture` retains; waits until `came_back` says so.
 void let_a_graph_go(Device& device, Stream stream, const std::function<void()>& capture,
                     const std::function<bool()>& came_back) {
   device.begin_capture(stream);
@@ -195,7 +195,7 @@ CASE(streams_whose_work_is_done_are_forgotten) {
   });
 }
 
-// What once went wrong: a thread kept its point over that of another, which had gone past it on the stream.
+// A past bug: a thread kept its point over that of another, which had gone past it on the stream.
 CASE(uses_are_not_done_before_the_newest_op_whichever_thread_kept_its_point_last) {
   on_all_devices(1, [](World& world) {
     const OwnStream stream(world);

@@ -1,8 +1,8 @@
-// What tests do otherwise under sanitizers, and nowhere else.
+// Settings of tests under sanitizers, and nowhere else.
 //
-// There every access and every thread costs many times as much, and what they look for shows among three ranks as among
-// nine. So a test that runs the same code for many ranks, sizes or launches names a few that take every way through it.
-// All other builds run all.
+// There every access and every thread costs many times as much, and the errors show among three ranks as among nine. So
+// a test that runs the same code for many ranks, sizes or launches names a few that take every way through it. All
+// other builds run all.
 #pragma once
 
 #include <utility>

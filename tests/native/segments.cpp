@@ -1,4 +1,4 @@
-// Symmetric memory: segments of any kind, the addresses of peers, what is refused and how, and host-issued ops on them.
+// Symmetric memory: segments of any kind, the addresses of peers, refused calls and their errors, and host-issued ops.
 #include <sys/wait.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 int next_of(const World& world) { return (world.rank() + 1) % world.size(); }
 int before(const World& world) { return (world.rank() + world.size() - 1) % world.size(); }
 
-// Parameters under which peers are reached directly, and through their helper threads.
+// Parameters under which peers are reached directly, and through their proxies.
 std::vector<Parameters> both_ways(const std::string& device) {
   Parameters direct = quick(device);
   Parameters staged = quick(device);
@@ -384,8 +384,8 @@ CASE(a_part_that_is_not_reachable_says_why) {
   }
 }
 
-// Rank 1's stream is in a kernel, and its CPU in a loop, until rank 0 has got what it wants: a get that needed either
-// would pass its deadline.
+// Rank 1's stream is in a kernel, and its CPU in a loop, until rank 0 has got its data: a get that needed either would
+// pass its deadline.
 CASE(a_get_from_a_busy_rank_completes_without_it) {
   on_all_both_ways(2, [](World& world) {
     constexpr std::size_t kBytes = 8192;
@@ -416,7 +416,7 @@ CASE(a_get_from_a_busy_rank_completes_without_it) {
   });
 }
 
-// Rank 1 leaves while rank 0 waits. Deadlines are 30 s: what ends sooner did not wait for one.
+// Rank 1 leaves while rank 0 waits. Deadlines are 30 s: a wait that ends sooner did not wait for one.
 CASE(a_wait_of_a_context_ends_once_all_others_have_left) {
   on_all_devices_over_gpus(2, [](World& world) {
     const auto segment = world.segment(64, MemoryKind::pinned);

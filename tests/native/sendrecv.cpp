@@ -1,4 +1,4 @@
-// Both directions at once: rings of any length and size, eager and captured, by streams and by hosts, and what fails.
+// Both directions at once: rings of any length and size, eager and captured, by streams and by hosts, and errors.
 #include "check.hpp"
 #include "ranks.hpp"
 
@@ -7,7 +7,7 @@ using namespace onstream::test;
 
 namespace {
 
-// A message of the ring, one around every threshold, and what several blocks move.
+// A message of the ring, one around every threshold, and one that several blocks move.
 const std::vector<std::size_t> kSizes = {0, 1, 8, 100, 8192, 8193, 65536, 300000, (all_or_few(3, 1) << 20) + 5};
 
 unsigned seed_of(int rank, std::size_t bytes, int step) {
@@ -307,7 +307,7 @@ CASE(wrong_arguments_throw_and_nothing_happens) {
     };
     refuse({out.data(), 64, peer, {}}, {in.data(), 64, 2, {}}, "sendrecv: rank 2 does not exist");
     refuse({out.data(), 64, -1, {}}, {in.data(), 64, peer, {}}, "sendrecv: rank -1 does not exist");
-    refuse({out.data(), 64, peer, {64}}, {in.data(), 64, peer, {}}, "lane 64 does not exist");
+    refuse({out.data(), 64, peer, {64}}, {in.data(), 64, peer, {}}, "tag 64 does not exist");
     refuse({out.data(), 64, peer, {}}, {nullptr, 64, peer, {}}, "null pointer");
     ring.enqueue(out, in, 64, {});
     world.synchronize(ring.stream);

@@ -53,7 +53,7 @@ CASE(spread_messages_of_every_size_arrive_by_any_grids) {
   }
 }
 
-// Whoever receives: what a spread receive keeps back of the credit must not be what the next message waits for.
+// With any kind of receive, the next message must not wait for the credit that a spread receive keeps back.
 CASE(a_ring_that_keeps_credit_back_has_room_for_the_longest_message_behind_a_spread_one) {
   for (const Grid grid : kShapes) {
     Loop loop(kShift);
@@ -111,8 +111,8 @@ CASE(a_spread_receive_takes_whatever_comes_and_any_receive_a_spread_message) {
   }
 }
 
-// Posted receives that nobody has waited for come first, whoever takes them: the receive's first block, or a wait that
-// runs beside it.
+// Posted receives that nobody has waited for come first: the receive's first block takes them, or a wait that runs
+// beside it.
 CASE(a_spread_receive_comes_after_posted_ones) {
   for (const Grid grid : kShapes) {
     for (const bool awaited : {false, true}) {
@@ -177,7 +177,7 @@ CASE(a_spread_receive_behind_slow_messages_has_a_deadline_for_each) {
 
 namespace {
 
-// Of a grid whose second block has a clock that runs ahead of the others'.
+// The group of a grid whose second block has a clock that runs ahead of the others'.
 class Hasty : public CrowdGroup {
  public:
   using CrowdGroup::CrowdGroup;
@@ -200,7 +200,7 @@ void run_hasty(const Body& body, Grid grid) {
 
 }  // namespace
 
-// A message with holes would hold up its receiver, who could not know why.
+// A message with holes would hold up its receiver without a reason that it could see.
 CASE(a_spread_send_of_which_one_block_gives_up_has_sent_nothing_and_says_so_once) {
   Loop loop(6);                                              // 64 units
   loop.set_deadline(6);                                      // of the hasty block 0.2 s
@@ -297,7 +297,7 @@ CASE(every_pair_of_calls_meets_at_sizes_that_spread) {
             const std::vector<unsigned char> got = buffer.read();
             if (!std::equal(sent.begin(), sent.end(), got.begin() + static_cast<std::ptrdiff_t>(offset))) {
               throw CheckFailed(
-                  concat(send.name, " to ", receive.name, " of ", bytes, " B on lane ", lane, " differs"));
+                  concat(send.name, " to ", receive.name, " of ", bytes, " B with tag ", lane, " differs"));
             }
           }
         }
@@ -307,7 +307,7 @@ CASE(every_pair_of_calls_meets_at_sizes_that_spread) {
   });
 }
 
-// Of all sizes, ahead of their receives as far as the ring goes, in a graph and not; and both ways at once.
+// Messages of all sizes, ahead of their receives as far as the ring goes, in a graph and not; and both ways at once.
 CASE(spread_messages_stay_in_order_replayed_and_exchanged) {
   on_all_devices_over_gpus(2, [](World& world) {
     const OwnStream own(world);

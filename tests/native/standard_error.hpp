@@ -1,4 +1,4 @@
-// What a test's body writes to standard error: less than a pipe holds.
+// The text that a test's body writes to standard error: less than a pipe holds.
 #pragma once
 
 #include <unistd.h>

@@ -23,7 +23,7 @@ std::uint64_t read(World& world, const void* word) {
   return value;
 }
 
-// Each member stores a number at the next one, meets, reads its own, meets: what a barrier must order.
+// Each member stores a number at the next one, meets, reads its own, meets: a barrier must order these steps.
 void barriers_on(World& world, Team& team, std::byte* mine, Stream stream, std::uint64_t times) {
   const int next = team.world_rank((team.rank() + 1) % team.size());
   OneSided& one_sided = world.one_sided();
@@ -80,7 +80,7 @@ CASE(a_captured_barrier_means_the_same_at_every_replay) {
         if (i % 10 != 0) continue;
         world.synchronize(stream);
         CHECK(read(world, words + 1) == i);
-        team->barrier(stream);  // not captured, in between; nobody runs ahead of who still reads
+        team->barrier(stream);  // not captured, in between; no member runs ahead of one that reads
       }
       world.synchronize(stream);
     });
@@ -152,7 +152,7 @@ CASE(captured_barriers_of_one_team_follow_words) {
   });
 }
 
-// Whoever replays a barrier when its world is gone must not hang, nor touch memory that went with it.
+// A replay of a barrier whose world is gone must not hang, nor touch memory that went with it.
 CASE(a_captured_barrier_outlives_its_world_and_ends_at_once) {
   for (const std::string& device_spec : device_specs_over_gpus(2)) {
     const std::string address = meeting_place();
@@ -298,7 +298,7 @@ CASE(a_split_that_some_members_have_no_words_for_fails_on_all_and_leaves_none) {
       CHECK_THROWS((void)all->split_2d(2), "raise parameter teams");
       if (teams == 2) CHECK_THROWS((void)all->split(has_more ? 0 : 1, 0), "of colour 0");
       if (teams == 2) CHECK_THROWS((void)all->split(has_more ? 0 : Team::kNone, 0), "of colour 0");
-      for (int round = 0; round < 4; ++round) {  // what failed holds no words
+      for (int round = 0; round < 4; ++round) {  // a failed split holds no words
         const auto pair = all->split(has_more ? Team::kNone : 0, 0);
         CHECK((pair == nullptr) == has_more);
         if (pair) pair->sync();

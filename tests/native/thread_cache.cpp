@@ -39,7 +39,7 @@ CASE(what_a_thread_lets_go_it_takes_next) {
   give_back(again);
 }
 
-// The address sanitizer sees what would be lost, or given back twice.
+// The address sanitizer sees a block that is lost, or given back twice.
 CASE(more_than_a_thread_keeps_goes_back_at_once) {
   for (int round = 0; round < 3; ++round) {
     const std::vector<void*> blocks = take(1000);
@@ -61,7 +61,7 @@ CASE(what_another_thread_lets_go_stays_with_that_one) {
 
 namespace {
 
-// Of a thread, and made before it keeps anything: it goes after what the thread keeps.
+// An object of a thread, made before the thread's cache: it goes after the cached blocks.
 struct Late {
   std::vector<void*> blocks;
   ~Late() {

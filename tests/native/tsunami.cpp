@@ -49,7 +49,7 @@ struct Sea0 {
     return sum;
   }
 
-  // What a rank gets to know.
+  // The part of the problem that a rank knows.
   Problem part(const Block& block) const {
     Problem problem;
     problem.rows = rows;

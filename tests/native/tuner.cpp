@@ -1,4 +1,4 @@
-// The tuner: which path a transfer takes, and what it says about it.
+// The tuner: the path that a transfer takes, and its explanation.
 #include "onstream/tuner/choose.hpp"
 
 #include "onstream/tuner/blocks.hpp"

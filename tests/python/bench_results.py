@@ -1,4 +1,4 @@
-"""Results of the bench that no run has measured, for tests of what is made of them; and a program's line."""
+"""Results of the bench that no run has measured, for tests of the reports made of them; and a program's line."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ def cases_of(source: str) -> list[str]:
 
 
 def failed_cases(cases: Iterable[str], output: str) -> list[str]:
-    """Of the cases that a program was to run, those that it does not say it passed."""
+    """The cases that a program was to run and does not report as passed."""
     passed = re.findall(r"passed (\w+)", output)
     return [case for case in cases if case not in passed]
 
 
-# Of what an interface refuses, or ends a job for, a GPU has a part only where somebody waits, or ends beside others.
+# A GPU takes part in a refusal, or in an error that ends a job, only where a rank waits, or ends beside others.
 BESIDE_WAITS = re.compile("in_vain|dead|does_not_come|computes|holds_a_stream|badly")
 
 
@@ -33,7 +33,7 @@ def refusals(cases: Iterable[str]) -> list[object]:
 
 
 def is_current(program: Path, parts: Iterable[Path]) -> bool:
-    """Whether the program is there, and newer than what it is made of."""
+    """Whether the program is there, and newer than its parts."""
     return program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts)
 
 

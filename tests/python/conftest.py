@@ -1,4 +1,4 @@
-"""What every Python test may rely on: the build folder, a time limit, and no inherited settings or job.
+"""The set-up every Python test may rely on: the build folder, a time limit, and no inherited settings or job.
 
 A test that runs past its limit fails; one that cannot even be interrupted ends the run with every thread's stack, so
 nothing hangs. A test states a longer limit with `@pytest.mark.limit(seconds)`.
@@ -23,7 +23,7 @@ GRACE_S = 30  # between the limit and the end of a run that cannot be interrupte
 # Settings of the Makefile, which no world reads.
 HOUSE_VARIABLES = {"ONSTREAM_BUILD", "ONSTREAM_OFFLINE", "ONSTREAM_CUDA"}
 
-# What launchers set. Tests that run inside somebody's job must not take themselves for its ranks.
+# Launchers set these. Tests that run inside somebody's job must not take themselves for its ranks.
 LAUNCHER_VARIABLES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 LAUNCHER_PREFIXES = ("ONSTREAM_", "OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "TORCHELASTIC_")
 

@@ -18,7 +18,7 @@ from onstream import _core
 
 EMPTY = frozenset({"meta", "img", "input", "br"})  # tags that nothing closes
 PATHS = {"ll", "store", "load", "copy", "memop", "stage"}
-# Rows and columns from a block to its neighbour, and what the halo between them is called.
+# Rows and columns from a block to its neighbour, and the name of the halo between them.
 SIDES = (
     (1, 0, "halo axis 0+, northern row"),
     (-1, 0, "halo axis 0-, southern row"),
@@ -36,7 +36,7 @@ class Page(HTMLParser):
         self.rows: list[list[str]] = []  # of its one table, without the head
         self.images: list[str] = []  # within drawings
         self.words: dict[str, list[str]] = {}  # of each drawing, by its name
-        self.frames: dict[str, Any] = {}  # what the player has
+        self.frames: dict[str, Any] = {}  # the player's
         self._open: list[str] = []
         self._drawing = ""
         self._player = False
@@ -78,7 +78,7 @@ class Page(HTMLParser):
 
 
 def picture(uri: str) -> Image.Image:
-    """What a data URI holds."""
+    """The image that a data URI holds."""
     head, _, data = uri.partition(";base64,")
     assert head in ("data:image/webp", "data:image/png")
     return Image.open(io.BytesIO(base64.b64decode(data, validate=True)))
@@ -127,7 +127,7 @@ def check_times(page: Page, ranks: int) -> None:
 
 
 def check_halos(page: Page, ranks: int, rows: int, columns: int) -> None:
-    """The table has a send and a receive for each neighbour of each rank, with what they move, the path and the reason."""
+    """The table has a send and a receive for each neighbour of each rank, with their data, the path and the reason."""
     up, across = _core.tsunami_grid(ranks, rows, columns)
     expected = []
     for rank in range(ranks):

@@ -1,9 +1,9 @@
-"""What ranks of processes do with torch, cupy, Triton and numba on GPUs in test_processes.py: each function is one rank
-of two.
+"""The work of ranks in processes with torch, cupy, Triton and numba on GPUs, for test_processes.py: each function is
+one rank of two.
 
-The libraries' own kernels write what is sent and read what came, on the stream that the library uses at the moment, and no
-host waits in between: what is not in the order of that stream is seen in the sums. Each kernel runs once before the first
-wait of a stream, as loading one may wait for all that run (docs/decisions/0008).
+The libraries' own kernels write the data to send and read the received data, on the stream that the library uses at the
+moment, and no host waits in between: an op out of that stream's order shows in the sums. Each kernel runs once before
+the first wait of a stream, as loading one may wait for all that run (docs/decisions/0008).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def torchs_default_stream_orders_messages(world: ons.World) -> None:
 
 
 def torch_captures_messages(world: ons.World) -> None:
-    """By torch.cuda.graph, of tensors that no peer has mapped before."""
+    """A capture by torch.cuda.graph, with tensors that no peer has mapped before."""
     import torch
 
     torch.cuda.set_device(world.device)
@@ -176,7 +176,7 @@ def cupy_streams_order_messages(world: ons.World) -> None:
             with side:
                 for turn in range(TURNS):
                     for _ in range(20):
-                        much.fill(turn)  # what follows is late
+                        much.fill(turn)  # the following ops are late
                     mine.fill(10 * turn + world.rank)
                     came.fill(-1000)
                     exchange(world, mine, came)
@@ -293,7 +293,7 @@ def numba_stores_into_a_peers_segment(world: ons.World) -> None:
 
 
 def arrays_go_while_streams_use_them(world: ons.World) -> None:
-    """Rank 0 enqueues work on arrays and lets go of them; only then the peer sends what the work waits for."""
+    """Rank 0 enqueues work on arrays and lets go of them; only then the peer sends the data that the work waits for."""
     import cupy
 
     peer = 1 - world.rank
@@ -315,7 +315,7 @@ def arrays_go_while_streams_use_them(world: ons.World) -> None:
                             total += box
                         world.recv(last, peer)
                         for turn in range(50):
-                            much.fill(turn)  # the receives are over long before what follows
+                            much.fill(turn)  # the receives are over long before the next op
                         total += other
                         total += segment.local("f4")
                         del box, other
@@ -356,7 +356,7 @@ def memory_that_was_in_use_comes_back(world: ons.World) -> None:
         if world.rank == 0:
             world.recv(box, 1)
             del large
-            assert world.place_of(address) == world.device  # what is under way might use it
+            assert world.place_of(address) == world.device  # an op under way might use it
         world.barrier()
         if world.rank == 1:
             world.send(box, 0)

@@ -1,4 +1,4 @@
-"""What ranks of processes take of their machine, seen from inside: each function is any rank of any number."""
+"""The resources that processes take of their machine, seen from inside: each function is any rank of any number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def use_everything(world: ons.World) -> list[object]:
 
 
 def shared_mappings() -> set[str]:
-    """What the memory that this process shares with others is called."""
+    """The names of the memory that this process shares with others."""
     fields = (line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines())
     return {field[5] for field in fields if len(field) > 5 and field[1].endswith("s")}
 
@@ -42,13 +42,13 @@ def no_shared_memory_has_a_name(world: ons.World) -> None:
     held = use_everything(world)
     shared = shared_mappings()
     assert [name for name in shared if name.startswith(PLACES)] == []
-    if world.device == "host":  # a GPU's driver maps what it shares in its own way
+    if world.device == "host":  # a GPU's driver maps shared memory in its own way
         assert any(name.startswith("/memfd:onstream") for name in shared), shared  # it is there, and has no name
     del held
 
 
 def part_of_a_core(wait: Callable[[], object]) -> float:
-    """What all threads of this process take of the time until wait() is over."""
+    """The part of a core's time that all threads of this process take until wait() is over."""
     begun, before = time.monotonic(), time.process_time()
     wait()
     return (time.process_time() - before) / (time.monotonic() - begun)

@@ -12,7 +12,7 @@ import onstream as ons
 # The same tests run on every device: a machine with GPUs has a row more of each.
 DEVICES = ["host", *(["cuda"] if any(row.kind == "cuda" for row in ons.devices()) else [])]
 MEMORIES = ["numpy", "pinned", "device"]
-# Whose arrays lie in GPU memory that the user allocates: kinds of memory as well, of worlds on cuda.
+# Libraries whose arrays lie in GPU memory that the user allocates: kinds of memory as well, in worlds on cuda.
 LIBRARIES = [name for name in ("torch", "cupy") if "cuda" in DEVICES and importlib.util.find_spec(name) is not None]
 OWN_LANE = 63  # of a rank to itself, for copies to and from a GPU without cupy and torch
 
@@ -44,7 +44,7 @@ def for_kernels(world: ons.World, values: np.ndarray) -> np.ndarray:
 
 
 def values_of(world: ons.World, array: Any) -> np.ndarray:
-    """What the array holds now. The work that fills it must have finished."""
+    """The array's values now. The work that fills it must have finished."""
     if isinstance(array, np.ndarray):
         return array
     nbytes = array.nbytes
@@ -54,8 +54,8 @@ def values_of(world: ons.World, array: Any) -> np.ndarray:
 
 
 def _copy(world: ons.World, target: Any, source: Any) -> None:
-    request = world.irecv(target, world.rank, lane=OWN_LANE, stream="host")
-    world.send(source, world.rank, lane=OWN_LANE, stream="host")
+    request = world.irecv(target, world.rank, tag=OWN_LANE, stream="host")
+    world.send(source, world.rank, tag=OWN_LANE, stream="host")
     request.wait("host")
 
 

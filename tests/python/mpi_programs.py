@@ -50,7 +50,7 @@ def mpi_of(name: str) -> Mpi:
 
 @dataclass(frozen=True)
 class Toolkit:
-    """What programs of libmp's interface are compiled and linked with, beside MPI."""
+    """The options that compile and link programs of libmp's interface, beside those of MPI."""
 
     options: list[str]
     libraries: list[str]

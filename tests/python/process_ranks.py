@@ -1,6 +1,7 @@
-"""What ranks of processes do in test_processes.py: each function is one rank of two, and checks every value it gets.
+"""The work of ranks in processes, for test_processes.py: each function is one rank of two, and checks every value that
+it gets.
 
-`memory` is a kind of memory of memories.py. Nothing here is ordered but by onstream itself: what a rank waits for is its own
+`memory` is a kind of memory of memories.py. Only onstream itself orders anything here: a rank waits only for its own
 work, and barriers stand only where ranks use each other's memory without the other taking part.
 """
 
@@ -16,7 +17,7 @@ from memories import LIBRARIES, MEMORIES, array_of, fill, values_of
 
 import onstream as ons
 
-GHOST = -1.0  # what ghost cells hold before an exchange
+GHOST = -1.0  # in the ghost cells before an exchange
 
 
 def pattern(nbytes: int, seed: int) -> np.ndarray:
@@ -53,14 +54,14 @@ def one_after_the_other(world: ons.World, mine: Any, came: Any, stream: Any) -> 
 
 def posted(world: ons.World, mine: Any, came: Any, stream: Any) -> None:
     peer = 1 - world.rank
-    arriving = world.irecv(came, peer, lane=1, stream=stream)
-    leaving = world.isend(mine, peer, lane=1, stream=stream)
+    arriving = world.irecv(came, peer, tag=1, stream=stream)
+    leaving = world.isend(mine, peer, tag=1, stream=stream)
     arriving.wait()
     leaving.wait()
 
 
 def both_at_once(world: ons.World, mine: Any, came: Any, stream: Any) -> None:
-    world.sendrecv(mine, 1 - world.rank, came, 1 - world.rank, lane=2, stream=stream)
+    world.sendrecv(mine, 1 - world.rank, came, 1 - world.rank, tag=2, stream=stream)
 
 
 def messages(world: ons.World, memory: str) -> None:
@@ -95,7 +96,7 @@ class Call:
     """A collective of two ranks that give n elements each."""
 
     run: Callable[..., Any]  # run(world, mine, out, stream=...)
-    # What the result of a rank is, from what both give; None: nothing comes to this rank, and `out` stays as it is.
+    # The result of a rank, from both ranks' inputs; None: nothing comes to this rank, and `out` stays as it is.
     expected: Callable[[list[np.ndarray], int], Any]
     in_place: bool = False
     gets: Callable[[int], int] = lambda n: n  # elements that `out` has
@@ -235,7 +236,7 @@ def check_unequal(world: ons.World, memory: str, counts: list[list[int]]) -> Non
 
 
 def algorithms(world: ons.World, memory: str) -> None:
-    """Those that have to be asked for."""
+    """Algorithms that have to be asked for."""
     for name in ("simple", "ring", "tree", "halving_doubling", "copy"):
         check_algorithm(world, memory, name)
 
@@ -263,7 +264,7 @@ def check_algorithm(world: ons.World, memory: str, name: str) -> None:
 
 
 def channels_in_opposite_orders(world: ons.World, memory: str) -> None:
-    """Each rank starts first what the other starts last, on streams of their own: of two channels, then of five."""
+    """Each rank starts first the op that the other starts last, each on its own stream: two channels, then five."""
     n = 10**6
     arrays = [array_of(world, np.zeros(n, "f4"), memory) for _ in range(5)]
     streams = [world.stream() for _ in arrays]
@@ -303,14 +304,14 @@ def check_neighbours(world: ons.World, memory: str, hood: ons.Neighbourhood, n: 
         run()
         world.synchronize()
         lower = np.full(n, 100.0 * turn + 10 * (1 - world.rank))
-        # What comes from the lower neighbour it has sent to its upper one.
+        # The lower neighbour's data is the part that it sent to its upper one.
         assert holds(world, faces, np.concatenate([lower + 1, lower])), f"{n}, way {turn}"
         assert holds(world, every, np.concatenate([lower, lower + 1] * 2)), f"{n}, way {turn}"
 
 
 # --- segments ---
 
-BYTES, WORD = 300_000, 1 << 19  # what is put at offset 64, and the offset of the first word
+BYTES, WORD = 300_000, 1 << 19  # the size of a put to offset 64, and the offset of the first word
 
 
 def puts_and_gets_of_the_host(world: ons.World, kind: str, memory: str) -> None:
@@ -322,7 +323,7 @@ def puts_and_gets_of_the_host(world: ons.World, kind: str, memory: str) -> None:
         segment.put(mine, peer, offset=64, signal=WORD, value=turn, op="set", stream="host")
         segment.signal(peer, offset=WORD + 8, value=2)
         segment.wait(offset=WORD, value=turn)
-        for rank in (world.rank, peer):  # what came, and what was put there
+        for rank in (world.rank, peer):  # the data that came, and the data put there
             segment.get(back, rank, offset=64, stream="host")
             assert holds(world, back, pattern(BYTES, 2 * turn + 1 - rank))
         segment.wait(offset=WORD + 8, value=2 * turn, compare="eq")
@@ -334,7 +335,7 @@ def puts_and_gets_of_a_stream(world: ons.World, kind: str, memory: str) -> None:
     segment = world.segment(1 << 20, kind=kind)
     mine, back = (array_of(world, np.zeros(BYTES, "u1"), memory) for _ in range(2))
     stream = world.stream()
-    world.barrier(stream=stream)  # the first one makes what a capture uses
+    world.barrier(stream=stream)  # the first one allocates the resources that a capture uses
 
     def enqueue() -> None:
         segment.put(mine, peer, offset=64, signal=WORD, stream=stream)

@@ -10,8 +10,8 @@ import numpy as np
 
 import onstream as ons
 
-PATHS = ["auto", "stage"]  # peers' memory is reached directly; by the owner's helper
-LONG_S = 30  # for what happens at once where cores are free
+PATHS = ["auto", "stage"]  # peers' memory is reached directly; by the owner's proxy
+LONG_S = 30  # for events that happen at once where cores are free
 
 
 def run(size: int, body: Callable[[ons.World], Any], **parameters: Any) -> list[Any]:

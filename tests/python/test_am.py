@@ -60,7 +60,7 @@ def test_every_call_on_gpus(ranks: int) -> None:
     all_pass(ranks, device="cuda")
 
 
-# What a GPU's memory and plain memory beside it take: the owners' helpers copy.
+# A GPU's memory, and plain memory beside it, take this path: the owners' proxies copy.
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("settings", [{"path": "stage"}, {"attach": "off"}], ids=["stage", "attach-off"])
 def test_every_call_over_helpers(settings: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What onstream sees of an array: every library's kind of object, and a clear refusal of the rest."""
+"""How onstream reads arrays: every library's kind of object, and a clear refusal of the rest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OnlyDlpack:
 
 
 class OnlyCudaInterface:
-    """What numba and others hand out."""
+    """An array as numba and others hand it out."""
 
     def __init__(self, **changes: Any) -> None:
         self.__cuda_array_interface__ = {
@@ -382,7 +382,7 @@ def test_a_stream_becomes_the_current_one_of_the_libraries_there(
         (None, None, [0]),
         (0, None, [0]),
         (None, 7, [7]),
-        (0, 7, [0, 7]),  # either's kernels may use what the other's arrays show
+        (0, 7, [0, 7]),  # either's kernels may use the other's arrays
         (7, 0, [7, 0]),
         (7, 7, [7]),
         ("half imported", 7, [7]),
@@ -435,7 +435,7 @@ def library_on_gpus(name: str) -> Any:
     if name not in LIBRARIES:
         pytest.skip(f"{name} is not installed" if "cuda" in DEVICES else "there is no GPU")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what the library finds when it is imported
+        warnings.simplefilter("ignore")  # that the library gives when it is imported
         return importlib.import_module(name)
 
 

@@ -77,7 +77,7 @@ def test_pytorchs_symmetric_memory_is_checked_and_timed_the_faster_way() -> None
     }  # fmt: skip
     assert {row["how"] for row in rows if row["type"] == "bfloat16"} == {"two_shot", "low_contention"}
     assert {row["submission"] for row in rows if row["kind"] == "all_reduce"} == {"eager", "captured"}
-    # What cannot be captured is eager, and says so; what an operator refuses is told with its first line.
+    # An op that cannot be captured is eager, and its row says so; an operator's refusal is told with its first line.
     assert {row["submission"] for row in rows if row["kind"] == "all_gather"} == {"eager"}
     assert set(contender.refused.values()) == {"low_contention: all_gather: no such type"}
 
@@ -137,7 +137,7 @@ def test_nvshmem_that_ends_while_it_captures_is_measured_eagerly(monkeypatch: py
         ranks=1, vs=("nvshmem",), kinds=("all_reduce",), sizes=(8,), submissions=("eager", "captured")
     )
     result = collective.measure(settings, said.append)
-    # What the first run measured before it ended does not count twice.
+    # Rounds that the first run measured before it ended do not count twice.
     assert {len(rounds) for rounds in contenders[0].rounds_s.values()} == {settings.rounds}
     assert {row["submission"] for row in result["rows"] if row["who"] == "nvshmem"} == {"eager"}
     assert any("once more with eager ones" in line and "cannot capture" in line for line in said)
@@ -196,7 +196,7 @@ def test_the_copy_engine_is_no_peer_in_verdicts() -> None:
 def test_an_algorithm_that_there_is_not_is_told_before_anything_runs() -> None:
     assert settings_of(algorithm="ring").algorithm == "ring"
     with pytest.raises(
-        ons.InvalidArgumentError, match="there is no algorithm 'rings' for collectives; there are auto, lines,"
+        ons.InvalidArgumentError, match="there is no algorithm 'rings' for collectives; there are auto, ll,"
     ):
         settings_of(algorithm="rings")
 

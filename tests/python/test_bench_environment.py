@@ -1,4 +1,4 @@
-"""What a result says of where it was measured."""
+"""A result's record of the machine that measured it."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_ping_kernel_pong_times_every_way_and_the_cpu_of_each() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"steps_per_batch": 65}, "65 receives are posted at once, and a lane holds 64"),
+        ({"steps_per_batch": 65}, "65 receives are posted at once, and a tag holds 64"),
         ({"batches": 3, "batches_inflight": 2}, "--batches 3 is no multiple of --batches-inflight 2"),
         ({"bytes": 4}, "--bytes is '4', not a number from 8"),
         ({"kernel_us": (-1,)}, "--kernel-us is '-1', not a number from 0"),
@@ -376,7 +376,7 @@ def test_collectives_are_measured_and_checked_with_nccls_columns() -> None:
     assert first["bus_bytes_per_s"] == pytest.approx(first["algorithm_bytes_per_s"] * 4 / 3, rel=1e-4)  # 2 (n - 1) / n
     text = "\n".join(lines.lines_of_any(result))
     assert "busbw" in text
-    assert "lines" in text
+    assert "flags" in text or " ll" in text
     assert "Collectives" in report.page([result])
     assert "bus bandwidth" in report.page([result])
 

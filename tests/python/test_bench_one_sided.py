@@ -1,4 +1,4 @@
-"""The bench of one-sided ops: what its bars say of a run, and the peers beside it."""
+"""The bench of one-sided ops: the verdicts of its bars on a run, and the peers beside it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_results_from_before_there_were_bars_are_judged_when_they_are_told() -> 
 
 
 def stand_in() -> str:
-    """A library that does on the host device what NVSHMEM's host library does between GPUs."""
+    """A library that does the work of NVSHMEM's host library on the host device."""
     file = programs.build_folder() / "tests" / "native" / "libstand_in_nvshmem.so"
     if not file.exists():
         pytest.skip(f"there is no {file.name}; build with ONSTREAM_TESTS=ON (make build does)")

@@ -1,4 +1,4 @@
-"""The bench: other libraries in the same run - found, driven, or named with what is missing."""
+"""The bench: other libraries in the same run - found, driven, or named with their missing parts."""
 
 from __future__ import annotations
 

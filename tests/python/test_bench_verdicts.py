@@ -1,4 +1,4 @@
-"""The bench: what is judged, the tables of the terminal and of README, and the committed results."""
+"""The bench: the judged rows, the tables of the terminal and of README, and the committed results."""
 
 from __future__ import annotations
 

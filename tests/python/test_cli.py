@@ -39,13 +39,13 @@ def test_help_lists_the_commands() -> None:
 
 @pytest.mark.gpu
 def test_info_as_json_has_everything() -> None:
-    facts = json.loads(command("info", "--json", ONSTREAM_LANES="32").stdout)
+    facts = json.loads(command("info", "--json", ONSTREAM_TAGS="32").stdout)
     assert facts["devices"][-1]["kind"] == "host"
     assert [row["device"] for row in facts["small_copies"]] == ["host", "cuda"]
     assert all(row["how"] and row["why"] for row in facts["small_copies"])
     assert {row["path"] for row in facts["paths"]} == {"ll", "store", "load", "copy", "stage", "memop", "net"}
-    lanes = next(row for row in facts["parameters"] if row["name"] == "lanes")
-    assert (lanes["value"], lanes["set_by"], lanes["variable"]) == ("32", "environment", "ONSTREAM_LANES")
+    tags = next(row for row in facts["parameters"] if row["name"] == "tags")
+    assert (tags["value"], tags["set_by"], tags["variable"]) == ("32", "environment", "ONSTREAM_TAGS")
     assert facts["launch"]["launcher"] == "none"
     gpus = sum(row["kind"] == "cuda" for row in facts["devices"])
     assert bool(facts["no_cuda_reason"]) == (gpus == 0)
@@ -55,12 +55,12 @@ def test_info_as_json_has_everything() -> None:
 
 @pytest.mark.gpu
 def test_info_is_readable() -> None:
-    ended = command("info", ONSTREAM_LANES="32")
+    ended = command("info", ONSTREAM_TAGS="32")
     assert ended.returncode == 0, ended.stderr
     for word in ("Devices", "Paths", "Transports", "Parameters that are set", "Launcher: none, rank 0 of 1"):
         assert word in ended.stdout
     lines = ended.stdout.splitlines()
-    assert any(line.split()[:2] == ["lanes", "32"] and "ONSTREAM_LANES" in line for line in lines)
+    assert any(line.split()[:2] == ["tags", "32"] and "ONSTREAM_TAGS" in line for line in lines)
     assert any(
         re.match(r"1 of \d+ parameters are set; all of them: onstream info --parameters", line) for line in lines
     )
@@ -98,10 +98,10 @@ def test_a_missing_typer_says_what_to_install() -> None:
 
 
 def test_a_misspelt_variable_is_an_error_and_not_a_traceback() -> None:
-    ended = command("info", ONSTREAM_LANE="3")
+    ended = command("info", ONSTREAM_TAG="3")
     assert ended.returncode == 1
     assert ended.stderr.startswith("onstream: ")
-    assert "ONSTREAM_LANE" in ended.stderr
+    assert "ONSTREAM_TAG" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

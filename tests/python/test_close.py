@@ -1,4 +1,4 @@
-"""The end of a world tells what no call has told: work on streams that failed."""
+"""The end of a world tells of failures that no call has told: work on streams that failed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jobs import lines_of, run_job
 
-# Rank 0's stream receives what nobody sends, or what is too large for it, and no call looks at the stream.
+# Rank 0's stream has a receive that no send matches, or that is too small, and no call looks at the stream.
 LOST = "box = np.full(1, 7.0)\nif w.rank == 0: w.recv(box, 1, stream=s)"
 CUT = """
 if w.rank == 0: w.recv(np.zeros(1), 1, stream=s)
@@ -93,7 +93,7 @@ print("closed", flush=True)
     assert lines_of(ended) == ["closed", "closed"]
 
 
-# Whose stream the graph runs on: its own, another of the world, one of another world on the same device.
+# The stream that the graph runs on: its own, another of the world, one of another world on the same device.
 @pytest.mark.parametrize("where", ["s", "w.stream()", "ons.init(timeout_s=5).stream()"])
 def test_close_waits_for_launches_of_a_graph(where: str, tmp_path: Path) -> None:
     program = f"""{HEAD}

@@ -9,19 +9,19 @@ from jobs import lines_of, run_job
 
 # Calls of a thread. Where rank 1 must not come to rank 0's call, it waits in a receive that nobody sends.
 CALLS = {
-    "recv": "w.recv(np.zeros(1), peer, lane=3)",
-    "recv into symmetric memory": "w.recv(x, peer, lane=3)",
-    "send": "w.send(np.zeros(300000), peer, lane=3)",
-    "wait": "w.irecv(np.zeros(1), peer, lane=3).wait()",
-    "sendrecv": "w.sendrecv(np.zeros(300000), peer, np.zeros(300000), peer, lane=3 + w.rank)",
+    "recv": "w.recv(np.zeros(1), peer, tag=3)",
+    "recv into symmetric memory": "w.recv(x, peer, tag=3)",
+    "send": "w.send(np.zeros(300000), peer, tag=3)",
+    "wait": "w.irecv(np.zeros(1), peer, tag=3).wait()",
+    "sendrecv": "w.sendrecv(np.zeros(300000), peer, np.zeros(300000), peer, tag=3 + w.rank)",
     "all_reduce": "w.all_reduce(np.ones(1)) if w.rank == 0 else w.recv(np.zeros(1), peer)",
     "gather of many": "w.all_gather(np.ones(10**6), np.ones(2 * 10**6)) if w.rank == 0 else w.recv(np.zeros(1), peer)",
     "barrier": "w.barrier() if w.rank == 0 else w.recv(np.zeros(1), peer)",
     "team": "w.team([0, 1]) if w.rank == 0 else w.recv(np.zeros(1), peer)",
     "plan": "plan.launch(stream='host') if w.rank == 0 else w.recv(np.zeros(1), peer)",
     "build": "w.plan('b').recv(np.zeros(1), peer).build() if w.rank == 0 else w.recv(np.zeros(1), peer)",
-    "stream": "(w.recv(np.zeros(1), peer, lane=3, stream=stream), stream.synchronize())",
-    "world, of a stream": "(w.recv(np.zeros(1), peer, lane=3, stream=stream), w.synchronize(stream))",
+    "stream": "(w.recv(np.zeros(1), peer, tag=3, stream=stream), stream.synchronize())",
+    "world, of a stream": "(w.recv(np.zeros(1), peer, tag=3, stream=stream), w.synchronize(stream))",
     "word": "context.wait(words[0:1], 1)",
     "word of symmetric memory": "words[0:1].wait(1, stream='host')",
 }
@@ -84,7 +84,7 @@ for k in range(12):
     def exchange():
         try:
             while True:
-                w.sendrecv(x, after, y, before, lane=2)
+                w.sendrecv(x, after, y, before, tag=2)
         except ons.Error as error:
             ends.append(type(error).__name__)
     thread = threading.Thread(target=exchange)
@@ -122,7 +122,7 @@ print("result", 2, flush=True)
     ended = run_job(tmp_path, 2, program)
     assert ended.code == 0, ended.err
     assert ended.out.count("result 2") == 2
-    assert "Fatal" not in ended.err  # who ends last may hear, and say, that the other has left
+    assert "Fatal" not in ended.err  # the rank that ends last may hear, and say, that the other has left
 
 
 def test_a_signal_handler_may_close_the_world_that_its_thread_waits_in(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ signal.signal(signal.SIGUSR1, handle)
 threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
 start = time.monotonic()
 try:
-    w.recv(np.zeros(1), peer, lane=3)
+    w.recv(np.zeros(1), peer, tag=3)
 except ons.Error as error:
     print("ended", type(error).__name__, "late" if time.monotonic() - start > 10 else "soon", flush=True)
 """
@@ -151,19 +151,19 @@ big = np.full(300000, 7.0)
 def listen():
     begun.set()
     try:
-        w.recv(np.zeros(1), peer, lane=3)
+        w.recv(np.zeros(1), peer, tag=3)
     except ons.Error as error:
         print("listener", type(error).__name__, flush=True)
 if w.rank == 0:
     thread = threading.Thread(target=listen)
     thread.start()
     begun.wait()
-    w.send(big, peer, lane=4, stream=stream)
+    w.send(big, peer, tag=4, stream=stream)
     w.close()
     thread.join()
 else:
     time.sleep(1)
-    w.recv(x, peer, lane=4)
+    w.recv(x, peer, tag=4)
     print("came", x.min(), x.max(), flush=True)
 """
     ended = run_job(tmp_path, 2, program)
@@ -180,7 +180,7 @@ class Array(np.ndarray):
     pass
 array = np.zeros(1000).view(Array)
 gone = weakref.ref(array)
-request = w.irecv(array, peer, lane=5)
+request = w.irecv(array, peer, tag=5)
 del array, request
 def handle(number, frame):
     w.close()
@@ -188,7 +188,7 @@ def handle(number, frame):
 signal.signal(signal.SIGUSR1, handle)
 threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
 try:
-    w.recv(np.zeros(1), peer, lane=3)
+    w.recv(np.zeros(1), peer, tag=3)
 except ons.Error:
     pass
 """

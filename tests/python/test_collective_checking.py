@@ -1,4 +1,4 @@
-"""What ranks that do not call the same collective are told from Python, with and without `collective_check`."""
+"""Errors in Python of ranks that do not call the same collective, with and without `collective_check`."""
 
 from __future__ import annotations
 

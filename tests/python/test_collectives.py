@@ -38,7 +38,7 @@ def test_all_reduce_sums_numpy_arrays_in_place_and_beside(device: str, dtype: st
 def test_narrow_floats_are_added_as_floats_and_rounded_once(name: str) -> None:
     narrow = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     dtype = getattr(narrow, name)
-    large = 2.0 ** (narrow.finfo(dtype).nmant + 1)  # beside it 1 is half of what is told apart
+    large = 2.0 ** (narrow.finfo(dtype).nmant + 1)  # beside it 1 is half of the spacing between values
     values = [np.array([large if rank == 0 else 1] * 20 + [rank] * 20, dtype) for rank in range(4)]
     wide = np.array(values, dtype="float32")
     rounded_each_time = values[0] + values[1] + values[2] + values[3]
@@ -376,8 +376,8 @@ def test_what_a_call_would_take_is_told_and_nothing_runs() -> None:
         if world.rank == 1:  # no other rank needs to ask
             explain = world.explain
             few, many, two = np.zeros(2), np.zeros(10**6), np.zeros((2, 2))
-            assert explain.all_reduce(few).startswith("all_reduce of 2 float64 on 2 ranks: lines, ")
-            assert explain.all_reduce(many).startswith("all_reduce of 1000000 float64 on 2 ranks: direct, ")
+            assert explain.all_reduce(few).startswith("all_reduce of 2 float64 on 2 ranks: ll, ")
+            assert explain.all_reduce(many).startswith("all_reduce of 1000000 float64 on 2 ranks: simple, ")
             assert "us predicted" in explain.all_reduce(few, op="max", algorithm="ring")
             assert explain.reduce(few, root=1).startswith("reduce of 2 float64")
             assert explain.scan(few, exclusive=True).startswith("exclusive_scan of 2 float64")
@@ -392,7 +392,7 @@ def test_what_a_call_would_take_is_told_and_nothing_runs() -> None:
             assert explain.all_to_all_v(np.zeros(3), np.zeros(3), [1, 2], [1, 2]).startswith(
                 "all_to_all_v on 2 ranks: "
             )
-            assert explain.barrier().startswith("barrier on 2 ranks: lines, ")
+            assert explain.barrier().startswith("barrier on 2 ranks: ll, ")
             assert "behind all_gather of 16 B" in explain.all_reduce(few, op=np.maximum)
             with pytest.raises(ons.InvalidArgumentError, match="band has no meaning for float64"):
                 explain.all_reduce(few, op="band")
@@ -481,7 +481,7 @@ def test_parts_that_would_overlap_or_differ_from_their_counts_are_refused() -> N
     ons.run_threads(2, body, device="host", timeout_s=10)
 
 
-# NaN in element `holder` of that rank, and -0 behind it: the answer does not depend on who has them.
+# NaN in element `holder` of that rank, and -0 behind it: the answer does not depend on which rank has them.
 @pytest.mark.parametrize("op", ["min", "max"])
 @pytest.mark.parametrize("code", ["f2", "f4", "f8"])
 def test_a_nan_or_a_zero_of_any_rank_has_one_answer_on_all(code: str, op: str) -> None:

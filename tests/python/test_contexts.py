@@ -1,4 +1,4 @@
-"""Contexts from Python: what is put later, atomics, waits, errors, and what an op on a stream keeps."""
+"""Contexts from Python: deferred puts, atomics, waits, errors, and the objects that an op on a stream keeps alive."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_what_is_wrong_is_told_with_its_value_and_writes_nothing(call: str, word
     run(1, body)
 
 
-# --- what an op on a stream needs stays ---
+# --- an op on a stream keeps its objects alive ---
 
 
 def gated(world: ons.World) -> tuple[Any, Any]:

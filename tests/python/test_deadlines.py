@@ -1,4 +1,4 @@
-"""Deadlines that pass: whose wait it was is told a timeout, by whichever call tells it first, and where it waited."""
+"""Deadlines that pass: the rank that waited gets a timeout from the first call to tell it, and where it waited."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_first_call_that_tells_of_ones_own_deadline_is_a_timeout(call: str) 
             "collective": lambda: world.all_reduce(np.ones(8)),
             "launch": lambda: plan.launch(stream),
         }
-        told = "rank 0: recv of 8 B from rank 1 on lane 0 passed its deadline of 1 s"
+        told = "rank 0: recv of 8 B from rank 1 with tag 0 passed its deadline of 1 s"
         with pytest.raises(ons.TimeoutError if world.rank == 0 else ons.AbortedError, match=told):
             calls[call]()
         for again in calls.values():

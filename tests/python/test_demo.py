@@ -1,4 +1,4 @@
-"""The demo: what it reads, what it decides, what its solver computes, and the whole of it with several ranks."""
+"""The demo: its input, its decisions, its solver's results, and the whole of it with several ranks."""
 
 from __future__ import annotations
 

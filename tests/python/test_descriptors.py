@@ -56,7 +56,7 @@ def test_the_standard_descriptors_are_never_the_librarys(closed: list[int], tmp_
     assert said == ["[True, True, True] []"] * 2
 
 
-# Born without them: what the interpreter opens gets their numbers first.
+# The program is born without them: the first files that the interpreter opens get their numbers.
 def test_a_program_that_is_born_without_them_communicates(tmp_path: Path) -> None:
     script = tmp_path / "closed.py"
     program = PROGRAM.replace("CLOSED", "[1, 2]")

@@ -1,4 +1,4 @@
-"""What the documents say about the tree is true: links lead somewhere, commands and decisions exist."""
+"""The documents are true of the tree: links lead somewhere, commands and decisions exist."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ PROGRAM = """
         world.sendrecv(source, peer, again, peer, stream=stream)
     kept = np.zeros(count)
     plan = world.plan("kept").send(source, peer).recv(kept, peer).build()
-    receive, send = world.irecv(came, peer, lane=1), world.isend(source, peer, lane=1)
+    receive, send = world.irecv(came, peer, tag=1), world.isend(source, peer, tag=1)
     world.barrier()
     if WHO in ("all", str(rank)):
         give_up_root() if HOW == "setuid" else set_dumpable(0)
@@ -152,7 +152,7 @@ def test_ranks_that_give_up_root_go_on(who: str, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give up root")
     out, err = run(tmp_path, "setuid", who)
-    # Of the direction that is left, root may still copy.
+    # Root may still copy in the direction that is left.
     refused = 2 if who == "all" else 1
     assert (out.count("and tells it"), err.count("the system no longer lets rank")) == (refused, refused), out + err
 

@@ -1,4 +1,4 @@
-"""The examples do what README says: from the installed package, as a folder of another project, and from Python."""
+"""The examples work as README says: from the installed package, as a folder of another project, and from Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def do(*command: object, env: Mapping[str, str] | None = None) -> str:
-    """Runs a command to its end, which must be a good one, and returns what it printed."""
+    """Runs a command, which must succeed, and returns its output."""
     words = [str(word) for word in command]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=env)
     assert ended.returncode == 0, f"{' '.join(words)}\n{ended.stdout[-4000:]}\n{ended.stderr[-4000:]}"
@@ -28,7 +28,7 @@ def do(*command: object, env: Mapping[str, str] | None = None) -> str:
 
 
 def cmake() -> str:
-    """The one that configured the tree under test; an older one of the machine may not read what it wrote."""
+    """The one that configured the tree under test; an older one of the machine may not read its files."""
     cache = build_folder() / "CMakeCache.txt"
     found = re.search(r"^CMAKE_COMMAND:INTERNAL=(.*)$", cache.read_text(), re.MULTILINE)
     assert found is not None, f"{cache} names no cmake; run `make build`"

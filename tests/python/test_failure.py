@@ -19,7 +19,7 @@ import onstream as ons
 
 
 def story_with(world: ons.World, part: str) -> str:
-    """The failed world's story, once it has this part: what other ranks tell may come later than an error does."""
+    """The failed world's story, once it has this part: reports of other ranks may come later than an error does."""
     limit = time.monotonic() + LONG_S
     while True:
         failure = world.failure()
@@ -51,18 +51,18 @@ def test_a_missing_message_ends_at_the_deadline_naming_itself(device: str) -> No
     def rank(world: ons.World) -> str | None:
         if world.rank == 1:
             until_it_fails(world)
-            with pytest.raises(ons.AbortedError, match="recv of 24 B from rank 1 on lane 4"):
-                world.recv(bytearray(1), 0, lane=9)
+            with pytest.raises(ons.AbortedError, match="recv of 24 B from rank 1 with tag 4"):
+                world.recv(bytearray(1), 0, tag=9)
             return None
         started = time.monotonic()
         with pytest.raises(ons.TimeoutError) as caught:
-            world.recv(bytearray(24), 1, lane=4)
+            world.recv(bytearray(24), 1, tag=4)
         assert 0.2 < time.monotonic() - started < 15
         return str(caught.value)
 
     text = ons.run_threads(2, rank, device=device, timeout_s=1.5)[0]
     assert text is not None
-    assert "rank 0: recv of 24 B from rank 1 on lane 4" in text
+    assert "rank 0: recv of 24 B from rank 1 with tag 4" in text
 
 
 def test_a_cycle_of_sends_is_told_by_name() -> None:
@@ -77,26 +77,26 @@ def test_a_cycle_of_sends_is_told_by_name() -> None:
         return story
 
     for story in ons.run_threads(2, rank, device="host", timeout_s=5):
-        assert "these waits form a cycle: rank 0 send of 1000000 B to rank 1 on lane 0 -> rank 1 send" in story
+        assert "these waits form a cycle: rank 0 send of 1000000 B to rank 1 with tag 0 -> rank 1 send" in story
         assert "or use sendrecv: a send of more than 4096 B waits for its receive" in story
 
 
 def test_faults_of_a_plan_name_its_ops_and_their_lanes() -> None:
     def rank(world: ons.World) -> None:
         other = 1 - world.rank
-        plan = world.plan("jacobi").send(np.zeros(4), other, lane=7).recv(np.zeros(4), other, lane=7).build()
+        plan = world.plan("jacobi").send(np.zeros(4), other, tag=7).recv(np.zeros(4), other, tag=7).build()
         world.barrier()
         if world.rank == 1:
             until_it_fails(world)
             return
         stream = world.stream()
         plan.launch(stream)
-        with pytest.raises(ons.TimeoutError, match=r"recv of 32 B from rank 1 on lane 7 \(op 1 of plan 'jacobi'\)"):
+        with pytest.raises(ons.TimeoutError, match=r"recv of 32 B from rank 1 with tag 7 \(op 1 of plan 'jacobi'\)"):
             stream.synchronize()
         failure = world.failure()
         assert failure is not None
         fault = failure.faults[0]
-        assert (fault.op, fault.lane, fault.plan, fault.plan_op) == ("recv", 7, "jacobi", 1)
+        assert (fault.op, fault.tag, fault.plan, fault.plan_op) == ("recv", 7, "jacobi", 1)
 
     ons.run_threads(2, rank, device="host", timeout_s=1)
 
@@ -126,18 +126,18 @@ def test_a_message_and_its_receive_on_unlike_lanes_are_told_as_that() -> None:
 
     def rank(world: ons.World) -> str:
         world.barrier()
-        call, lane = (world.send, 2) if world.rank == 0 else (world.recv, 3)
+        call, tag = (world.send, 2) if world.rank == 0 else (world.recv, 3)
         with pytest.raises((ons.TimeoutError, ons.AbortedError)):
-            call(np.zeros(10**6, "u1"), 1 - world.rank, lane=lane)
-        story = story_with(world, "lanes must")
+            call(np.zeros(10**6, "u1"), 1 - world.rank, tag=tag)
+        story = story_with(world, "tags must")
         told.wait(2 * LONG_S)
         return story
 
     for story in ons.run_threads(2, rank, device="host", timeout_s=5):
         assert (
-            "rank 0 sends on lane 2, rank 1 receives on lane 3: if these two are meant for each other, their" in story
+            "rank 0 sends with tag 2, rank 1 receives with tag 3: if these two are meant for each other, their" in story
         )
-        assert "these waits form a cycle: rank 0 send of 1000000 B to rank 1 on lane 2 -> rank 1 recv" in story
+        assert "these waits form a cycle: rank 0 send of 1000000 B to rank 1 with tag 2 -> rank 1 recv" in story
 
 
 def test_a_wrong_argument_is_told_also_by_a_world_that_has_failed() -> None:
@@ -178,8 +178,8 @@ def test_what_a_rank_ends_by_after_a_failure_is_no_cause() -> None:
 def test_an_abort_drains_streams_and_tells_everyone() -> None:
     def rank(world: ons.World) -> tuple[str, Any]:
         stream = world.stream()
-        for lane in range(10):
-            world.recv(bytearray(8), 1 - world.rank, lane=lane, stream=stream)
+        for tag in range(10):
+            world.recv(bytearray(8), 1 - world.rank, tag=tag, stream=stream)
         world.barrier()
         if world.rank == 1:
             world.abort("the cat")
@@ -214,12 +214,12 @@ def test_a_step_after_a_failure_names_itself() -> None:
         world.abort("the cat")
         calls: list[tuple[Callable[[], Any], str]] = [
             (world.barrier, "a barrier"),
-            (lambda: world.send(b"x", 0, lane=2), "send of 1 B to rank 0 on lane 2"),
-            (lambda: world.irecv(bytearray(8), 0), "recv of 8 B from rank 0 on lane 0"),
-            (lambda: world.recv(bytearray(8), 0, stream=stream), "recv of 8 B from rank 0 on lane 0"),
+            (lambda: world.send(b"x", 0, tag=2), "send of 1 B to rank 0 with tag 2"),
+            (lambda: world.irecv(bytearray(8), 0), "recv of 8 B from rank 0 with tag 0"),
+            (lambda: world.recv(bytearray(8), 0, stream=stream), "recv of 8 B from rank 0 with tag 0"),
             (
                 lambda: world.sendrecv(b"x", 0, bytearray(8), 0),
-                r"sendrecv \(send of 1 B to rank 0 on lane 0, recv of 8 B from rank 0 on lane 0\)",
+                r"sendrecv \(send of 1 B to rank 0 with tag 0, recv of 8 B from rank 0 with tag 0\)",
             ),
             (lambda: segment.put(np.ones(2), 0, stream="host"), "copy of 16 B"),
             (lambda: context.get(np.ones(2), array, 0), "get of 16 B with rank 0"),
@@ -239,15 +239,15 @@ def test_a_step_after_a_failure_names_itself() -> None:
 def test_faults_of_streams_are_values() -> None:
     def rank(world: ons.World) -> None:
         if world.rank == 0:
-            world.send(b"0123456789", 1, lane=3)
+            world.send(b"0123456789", 1, tag=3)
             return
         stream = world.stream()
-        world.recv(bytearray(4), 0, lane=3, stream=stream)
+        world.recv(bytearray(4), 0, tag=3, stream=stream)
         while not stream.idle:
             pass
         (fault,) = world.take_faults()
         assert (fault.rank, fault.status, fault.op) == (1, "truncated", "recv")
-        assert (fault.peer, fault.lane, fault.nbytes) == (0, 3, 4)
+        assert (fault.peer, fault.tag, fault.nbytes) == (0, 3, 4)
         assert "10 B" in str(fault)
         assert world.take_faults() == []
 
@@ -327,16 +327,16 @@ def test_a_timeout_says_each_thing_once_with_the_deadline_and_its_parameter() ->
             until_it_fails(world)
             return None
         with pytest.raises(ons.TimeoutError) as caught:
-            world.recv(bytearray(24), 1, lane=4)
+            world.recv(bytearray(24), 1, tag=4)
         return str(caught.value)
 
     text = ons.run_threads(2, rank, device="host", timeout_s=1.5)[0]
     assert text is not None
     first, *rest = text.splitlines()
-    assert first == "rank 0: recv of 24 B from rank 1 on lane 4 passed its deadline of 1.5 s (timeout_s)"
+    assert first == "rank 0: recv of 24 B from rank 1 with tag 4 passed its deadline of 1.5 s (timeout_s)"
     assert rest == [
-        "  rank 1 tells of no wait of its own, and no whole message came from it to rank 0 on lane 4: check that it "
-        "sends, and on this lane",
+        "  rank 1 tells of no wait of its own, and no whole message came from it to rank 0 with tag 4: check that it "
+        "sends, and on this tag",
         "the world has failed with it; to go on, every rank closes it and makes a new one",
     ]
 
@@ -463,11 +463,11 @@ def test_of_a_start_that_fails_the_rank_that_failed_first_has_the_last_words(tmp
         ("send(box, 1.5)", r"peer is 1\.5 of type float, but must be a rank"),
         ("recv(box, None)", r"peer is None of type NoneType"),
         ("isend(None, 0)", "the array is None"),
-        ("irecv(box, 0, tag=3)", "no argument called 'tag'; a tag is a lane here: lane=3"),
+        ("irecv(box, 0, lane=3)", "no argument called 'lane'; call irecv"),
         ("send(box)", "there is no peer"),
         ("send(box, 0, 3)", "3 arguments without a name"),
         ("send(0, field)", r"peer is a numpy.ndarray, but must be a rank, an integer; call send.array, peer,"),
-        ("send(box, 0, lane='x')", "lane is 'x' of type str"),
+        ("send(box, 0, tag='x')", "tag is 'x' of type str"),
         ("plan().send(box, 1.5)", "peer is 1.5 of type float, but must be an integer"),
         ("halo(field, ghost=1.5)", "ghost is 1.5 of type float"),
         ("halo(field, grid=[1.0, 1])", "grid is 1.0 of type float"),
@@ -480,8 +480,8 @@ def test_a_wrong_type_is_named_with_its_argument(call: str, complaint: str) -> N
         names = {"world": world, "box": bytearray(8), "field": np.zeros((4, 4))}
         with pytest.raises(TypeError, match=complaint):
             eval(f"world.{call}", names)
-        world.send(b"1", np.int32(0), lane=np.int64(2))  # numpy's integers are integers
-        assert world.recv(bytearray(1), np.uint8(0), lane=np.int16(2)) == 1
+        world.send(b"1", np.int32(0), tag=np.int64(2))  # numpy's integers are integers
+        assert world.recv(bytearray(1), np.uint8(0), tag=np.int16(2)) == 1
 
 
 LEAVING = """

@@ -31,7 +31,7 @@ def exchange(value):
 # Of all that has threads or waits for work: streams with work, a graph of two branches, a plan, a helper, requests.
 stream, other = world.stream(), world.stream()
 queued = np.zeros(100)
-late = world.irecv(queued, before, lane=1)
+late = world.irecv(queued, before, tag=1)
 field = np.zeros((10, 10))
 halo = world.halo(field, grid=[world.size, 1], periodic=True)
 halo.launch(stream)
@@ -44,9 +44,9 @@ team = world.team(range(world.size))
 summed = world.all_reduce(np.ones(4), stream=stream)
 with world.capture(stream) as graph:
     halo.launch(stream)
-    world.irecv(queued, before, lane=2, stream=stream).wait(stream)
+    world.irecv(queued, before, tag=2, stream=stream).wait(stream)
 exchange(1.0)
-world.recv(np.zeros(8), before, lane=3, stream=other) if WAITS else None
+world.recv(np.zeros(8), before, tag=3, stream=other) if WAITS else None
 
 
 def refused(call):
@@ -85,8 +85,8 @@ def awaited(pid):
 sys.stdout.flush()
 CHILD
 exchange(2.0)
-world.send(np.zeros(8), peer, lane=3) if WAITS else None
-world.send(np.full(100, 3.0), peer, lane=1)
+world.send(np.zeros(8), peer, tag=3) if WAITS else None
+world.send(np.full(100, 3.0), peer, tag=1)
 late.wait()
 assert (queued == 3.0).all()
 world.barrier()

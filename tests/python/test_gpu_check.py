@@ -1,4 +1,4 @@
-"""make gpu-check fails where a native program has seen no GPU: what ran on the host alone proves nothing there."""
+"""make gpu-check fails where a native program has seen no GPU: a run on the host alone proves nothing there."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Waiting = Callable[[], object]
 
 
 def half_a_plan(world: ons.World, stream: ons.Stream) -> Waiting:
-    """Launches what the peer does not launch."""
+    """Launches a plan that the peer does not launch."""
     box = np.zeros(4)
     world.plan("half").recv(box, 1).build().launch(stream)
     return stream.synchronize
@@ -40,7 +40,7 @@ def wait_for_all(world: ons.World, requests: list[ons.Request]) -> Waiting:
     return lambda: world.wait_all(requests)
 
 
-# Each prepares what shall be waited for, and gives the call that waits.
+# Each starts an op, and returns the call that waits for it.
 INTERRUPTED: dict[str, Callable[[ons.World, ons.Stream], Waiting]] = {
     "recv": lambda world, stream: lambda: world.recv(bytearray(8), 1),
     "large send": lambda world, stream: lambda: world.send(bytes(10**6), 1),
@@ -49,7 +49,7 @@ INTERRUPTED: dict[str, Callable[[ons.World, ons.Stream], Waiting]] = {
     "plan": half_a_plan,
     "sendrecv": lambda world, stream: lambda: world.sendrecv(b"out", 1, bytearray(8), 1),
     "sendrecv on a stream": exchange_on,
-    "wait_all": lambda world, stream: wait_for_all(world, [world.irecv(bytearray(8), 1, lane=lane) for lane in (0, 1)]),
+    "wait_all": lambda world, stream: wait_for_all(world, [world.irecv(bytearray(8), 1, tag=tag) for tag in (0, 1)]),
     "build": lambda world, stream: world.plan("lonely").recv(np.zeros(4), 1).build,
     "segment": lambda world, stream: lambda: world.segment(64),
     "barrier": lambda world, stream: world.barrier,
@@ -60,8 +60,8 @@ OF_A_STREAM = {"synchronize", "plan", "sendrecv on a stream"}  # whose work goes
 
 @contextmanager
 def interrupted_once_waiting() -> Iterator[Callable[[], None]]:
-    """Gives what the main thread calls right before the call that waits. Ctrl-C comes when it has let go of the GIL, which
-    nothing else makes it do."""
+    """Yields a function that the main thread calls right before the call that waits. Ctrl-C comes when the thread has
+    let go of the GIL, which nothing else makes it do."""
     main_thread = threading.main_thread().ident
     assert main_thread is not None
     begun = threading.Event()
@@ -123,7 +123,7 @@ def test_ctrl_c_ends_a_wait(what: str, device: str) -> None:
         failure = world.failure()
         if what in OF_A_STREAM:
             assert failure is None
-        else:  # the other ranks are told: this one has left what they do together
+        else:  # the other ranks are told: this one has left their common work
             assert failure is not None
             assert "rank 0 was interrupted" in failure.story
 

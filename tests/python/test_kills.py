@@ -1,4 +1,4 @@
-"""Ranks that are killed: whatever the others wait for, they are told who died and what came of it, and live on."""
+"""Ranks that are killed: in any wait, the others are told which rank died and with which consequences, and live on."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ DEATH = """
     def planned():
         builder = world.plan("jacobi")
         if rank != 1:
-            return builder.recv(box, 1, lane=5).build()
+            return builder.recv(box, 1, tag=5).build()
         for peer in living:
-            builder.send(box, peer, lane=5)
+            builder.send(box, peer, tag=5)
         return builder.build()
 
     def captured():
         with world.capture(stream) as graph:
-            world.recv(box, 1, lane=5, stream=stream)
+            world.recv(box, 1, tag=5, stream=stream)
         return graph
 
     def of_torch():
@@ -99,34 +99,34 @@ DEATH = """
 
 @dataclass(frozen=True)
 class Way:
-    """How the living wait for the dead, and a pattern of what the error says of that."""
+    """How the living wait for the dead, and a pattern for the error's text."""
 
     wait: str
     told: str
-    prepare: str = "None"  # what all ranks do at first
-    enqueue: str = "pass"  # what the living enqueue on the stream that they wait for
+    prepare: str = "None"  # all ranks run this first
+    enqueue: str = "pass"  # the living enqueue this on the stream that they wait for
 
 
 def message(op: str, nbytes: int) -> str:
-    """Of a message that waited, or that a busy machine let come too late to wait at all."""
-    return rf"{op} of {nbytes} B (from|to) rank 1 on lane 5( was waiting|[^:]* did not start)"
+    """The report of a message that waited, or that a busy machine let come too late to wait at all."""
+    return rf"{op} of {nbytes} B (from|to) rank 1 with tag 5( was waiting|[^:]* did not start)"
 
 
 RECV = message("recv", 64)
 LARGE_SEND = message("send", 10**6)
 WORD = r"wait for a word of 8 B to be at least 1 \(at byte 0 of a segment of 64 B\) was waiting"
 WAYS = {
-    "recv": Way("world.recv(box, 1, lane=5)", RECV),
-    "wait": Way("world.irecv(box, 1, lane=5).wait()", RECV),
-    "stream": Way("stream.synchronize()", RECV, enqueue="world.recv(box, 1, lane=5, stream=stream)"),
-    "large send": Way("world.send(bytes(10**6), 1, lane=5)", LARGE_SEND),
-    "sendrecv": Way("world.sendrecv(b'out', 1, box, 1, lane=5)", RECV),
+    "recv": Way("world.recv(box, 1, tag=5)", RECV),
+    "wait": Way("world.irecv(box, 1, tag=5).wait()", RECV),
+    "stream": Way("stream.synchronize()", RECV, enqueue="world.recv(box, 1, tag=5, stream=stream)"),
+    "large send": Way("world.send(bytes(10**6), 1, tag=5)", LARGE_SEND),
+    "sendrecv": Way("world.sendrecv(b'out', 1, box, 1, tag=5)", RECV),
     "sendrecv on a stream": Way(
-        "stream.synchronize()", RECV, enqueue="world.sendrecv(many, 1, box, 1, lane=5, stream=stream)"
+        "stream.synchronize()", RECV, enqueue="world.sendrecv(many, 1, box, 1, tag=5, stream=stream)"
     ),
     "plan": Way(
         "stream.synchronize()",
-        r"recv of 64 B from rank 1 on lane 5 \(op 0 of plan 'jacobi'\) was waiting",
+        r"recv of 64 B from rank 1 with tag 5 \(op 0 of plan 'jacobi'\) was waiting",
         prepare="planned()",
         enqueue="prepared.launch(stream)",
     ),
@@ -136,7 +136,7 @@ WAYS = {
     "all_reduce": Way(
         "stream.synchronize()",
         "all_reduce of 64 B, waiting for rank [01], .* was waiting",
-        prepare="world.all_reduce(many)",  # the first one makes what the others use
+        prepare="world.all_reduce(many)",  # the first one makes the channel that the others use
         enqueue="world.all_reduce(many, stream=stream)",
     ),
     "first all_reduce": Way(
@@ -151,18 +151,18 @@ WAYS = {
 
 # The same on GPUs, of which two ranks have one each: in device memory, where nothing else is said.
 GPU_WAYS = {
-    "recv": Way("world.recv(bytearray(64), 1, lane=5)", RECV),
-    "recv into device memory": Way("world.recv(box, 1, lane=5, stream='host')", RECV),
-    "wait": Way("world.irecv(box, 1, lane=5, stream='host').wait()", RECV),
-    "large send": Way("world.send(prepared, 1, lane=5, stream='host')", LARGE_SEND, prepare="world.zeros(10**6, 'u1')"),
+    "recv": Way("world.recv(bytearray(64), 1, tag=5)", RECV),
+    "recv into device memory": Way("world.recv(box, 1, tag=5, stream='host')", RECV),
+    "wait": Way("world.irecv(box, 1, tag=5, stream='host').wait()", RECV),
+    "large send": Way("world.send(prepared, 1, tag=5, stream='host')", LARGE_SEND, prepare="world.zeros(10**6, 'u1')"),
     "large send of torch's memory": Way(
-        "world.send(prepared, 1, lane=5, stream='host')", LARGE_SEND, prepare="of_torch()"
+        "world.send(prepared, 1, tag=5, stream='host')", LARGE_SEND, prepare="of_torch()"
     ),
     "recv into torch's memory": Way(
         "stream.synchronize()",
         message("recv", 10**6),
         prepare="of_torch()",
-        enqueue="world.recv(prepared, 1, lane=5, stream=stream)",
+        enqueue="world.recv(prepared, 1, tag=5, stream=stream)",
     ),
     **{way: WAYS[way] for way in ("stream", "plan", "graph", "word on a stream", "all_reduce", "barrier")},
 }
@@ -189,7 +189,7 @@ def test_a_call_after_a_death_names_itself(device: str, size: int, way: str, tmp
 
 
 def check_death(device: str, size: int, way: str, hear: str, tmp_path: Path) -> None:
-    """`hear` is what the living do between the death's cause and their wait."""
+    """The living run `hear` between the death's cause and their wait."""
     one = way_of(device, size, way)
     program = DEATH.replace("PREPARE", one.prepare).replace("ENQUEUE", one.enqueue).replace("WAIT", one.wait)
     program = program.replace("HEAR", hear)
@@ -273,13 +273,13 @@ BUSY = """
             if turn % 16 == 0:
                 plan = world.plan("round").send(large, after).recv(planned, before).build()
             world.sendrecv(small, after, box, before)
-            request = world.irecv(large_box, before, lane=1)
-            world.send(large, after, lane=1)
+            request = world.irecv(large_box, before, tag=1)
+            world.send(large, after, tag=1)
             request.wait()
             plan.launch(stream)
             world.all_reduce(many, stream=stream)
-            world.recv(box, before, lane=2, stream=stream)
-            world.send(small, after, lane=2)
+            world.recv(box, before, tag=2, stream=stream)
+            world.send(small, after, tag=2)
             stream.synchronize()
             world.all_reduce(many)
             turn += 1

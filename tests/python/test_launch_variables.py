@@ -1,4 +1,4 @@
-"""Worlds whose ranks learn who they are from variables alone: those of torchrun, those of srun, and set by hand."""
+"""Worlds whose ranks learn rank and job from variables alone: those of torchrun, those of srun, and set by hand."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def unclear_includes(file: Path, text: str) -> list[str]:
 
 
 def nodes_that_run(tree: ast.AST) -> Iterator[ast.AST]:
-    """All of a module but what is there for types alone; what its functions import later too."""
+    """All nodes of a module except those for types alone; imports within its functions too."""
     for node in ast.iter_child_nodes(tree):
         if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
             yield node
@@ -130,7 +130,7 @@ def matches(file: Path, patterns: list[str]) -> bool:
 
 
 def upward_includes(file: Path, text: str) -> list[str]:
-    """What is wrong with the includes of a file, in words."""
+    """The faults in the includes of a file, in words."""
     own = layer_of(file)
     wrong = []
     for include in includes_of(text):
@@ -223,6 +223,69 @@ def test_a_call_stays_where_it_belongs(rule: dict[str, Any]) -> None:
         if calls(text, name)
     ]
     assert wrong == []
+
+
+def folder_within(path: str) -> str:
+    """The folder of a layer that a path below src/onstream, <layer>/[<folder>/]<file>, lies in; "." for the layer's own files."""
+    parts = path.split("/")
+    return parts[1] if len(parts) > 2 else "."
+
+
+def upward_within(file: Path, text: str) -> list[str]:
+    """Includes from a folder of a layer to one above it, or beside it, in the same layer."""
+    own = "/".join(file.parts[2:])
+    layer, folder = own.split("/")[0], folder_within(own)
+    order = RULES["inner"].get(layer)
+    if order is None:
+        return (
+            [f"{file}: layer {layer} has folders, but no order of them in tests/layers.toml"] if folder != "." else []
+        )
+    height = {name: number for number, line in enumerate(order) for name in line}
+    if folder not in height:
+        return [f"{file}: folder {folder} of {layer} is not in tests/layers.toml"]
+    if str(file) in RULES["inner_lists"]["files"]:
+        return []
+    reached = {
+        include: folder_within(include.removeprefix("onstream/"))
+        for include in includes_of(text)
+        if included_layer(include) == layer
+    }
+    return [
+        f"{file} includes {include}: {other} lies above {folder}, or beside it"
+        for include, other in reached.items()
+        if other != folder and height[other] >= height[folder]
+    ]
+
+
+def test_includes_within_a_layer_go_down_its_folders() -> None:
+    own = [file for file in sources() if file.is_relative_to("src/onstream")]
+    assert [complaint for file in own for complaint in upward_within(file, (ROOT / file).read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "include", "complaint"),
+    [
+        ("src/onstream/collective/protocol/x.hpp", "onstream/collective/kernel/ll.hpp", "lies above"),
+        ("src/onstream/plan/op/x.hpp", "onstream/plan/plan.hpp", "lies above"),
+        ("src/onstream/device/host/x.cpp", "onstream/device/cuda/gpu.hpp", "beside it"),
+        ("src/onstream/plan/elsewhere/x.hpp", "onstream/plan/plan.hpp", "is not in tests/layers.toml"),
+        ("src/onstream/base/elsewhere/x.hpp", "onstream/base/error.hpp", "no order of them"),
+        ("src/onstream/collective/kernel/x.hpp", "onstream/collective/call/call.hpp", None),
+        ("src/onstream/plan/x.cpp", "onstream/plan/build/lower.hpp", None),
+    ],
+)
+def test_the_check_itself_knows_the_folders_of_a_layer(file: str, include: str, complaint: str | None) -> None:
+    wrong = upward_within(Path(file), f'#include "{include}"\n')
+    assert (complaint is None and wrong == []) or (complaint is not None and complaint in wrong[0])
+
+
+def test_no_folder_of_the_library_is_crowded() -> None:
+    most = 25
+    folders: dict[Path, int] = {}
+    for file in sources():
+        if file.is_relative_to("src/onstream"):
+            folders[file.parent] = folders.get(file.parent, 0) + 1
+    assert {str(folder): count for folder, count in folders.items() if count > most} == {}
 
 
 # printf writes a float with the decimal point of the program's locale.

@@ -21,9 +21,9 @@ LIMIT_S = 90
 COMPILE_LIMIT_S = 300
 RANKS = {"windows_of_any_memory_are_put_to_and_got_from": 3, "many_ranks_exchange_over_another_communicator": 4}
 SETTINGS = {"ONSTREAM_TIMEOUT_S": "30"}
-# Every case with one MPI; with the other, what depends on it: starting, and a communicator of the program's own.
+# One MPI runs every case; the other those that depend on it: starting, and a communicator of the program's own.
 OTHER_MPI = {"many_ranks_exchange_over_another_communicator", "a_stream_sends_and_waits_and_the_host_collects"}
-# What a case says on standard error.
+# The text of a case on standard error.
 TOLD = {
     "bad_puts_gets_and_vectors_fail": (
         "mp_isendv: the vector of 2 blocks is a null pointer",
@@ -51,7 +51,7 @@ def with_nvcc(mpi: Mpi, tools: Toolkit) -> tuple[list[str], list[str]]:
 
 
 def compiled(mpi: Mpi, tools: Toolkit, source: Path, *more: str) -> Path:
-    """The program of one source, newer than what it is made of."""
+    """The program of one source, newer than its parts."""
     program = libmp_folder() / "tests" / "compat" / mpi.name / source.stem
     program.parent.mkdir(parents=True, exist_ok=True)
     parts = [source, *SOURCES.glob("*.h"), *(ROOT / "compat").rglob("*.h")]
@@ -117,7 +117,7 @@ def test_the_gain_of_posting_together_is_printed() -> None:
 
 @dataclass(frozen=True)
 class Public:
-    """A program of libmp's repository: its sources, and what it says when all is well."""
+    """A program of libmp's repository: its sources, and its output when all is well."""
 
     sources: tuple[str, ...]
     says: str
@@ -140,7 +140,7 @@ NO_TRAPS = "-fno-unreachable-traps"
 COMM = ("comm_library/comm.cpp", "comm_library/examples/comm_pingpong.cpp")
 # CUDA 13 has neither the old NVTX header's place nor cudaDeviceProp::clockRate, which only sizes a kernel's loop.
 CUDA_13 = ("-O2", "-DclockRate=maxThreadsPerMultiProcessor")
-# They choose their GPU by what MVAPICH2 tells each of its processes, and by nothing in particular where it is not told.
+# They choose their GPU by the local rank that MVAPICH2 gives each process; without it, they choose none in particular.
 TOLD_LOCAL_RANK = (
     'export MV2_COMM_WORLD_LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:?no local rank}}; exec "$0" "$@"'
 )

@@ -1,4 +1,4 @@
-"""Messages from Python: every type and size arrives whole, lanes are queues of their own, and errors are by name."""
+"""Messages from Python: every type and size arrives whole, tags are queues of their own, and errors are by name."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ def test_every_alignment_arrives() -> None:
 def test_lanes_are_independent_queues() -> None:
     def send(world: ons.World) -> None:
         for turn in range(3):
-            for lane in range(8):
-                world.send(np.array([turn, lane], "i4"), 1, lane=lane)
+            for tag in range(8):
+                world.send(np.array([turn, tag], "i4"), 1, tag=tag)
 
     def receive(world: ons.World) -> None:
-        for lane in reversed(range(8)):
+        for tag in reversed(range(8)):
             for turn in range(3):
                 box = np.zeros(2, "i4")
-                world.recv(box, 0, lane=lane)
-                assert box.tolist() == [turn, lane]
+                world.recv(box, 0, tag=tag)
+                assert box.tolist() == [turn, tag]
 
     pair(send, receive)
 
@@ -144,28 +144,28 @@ def test_a_shorter_message_is_fine_and_tells_its_size() -> None:
 def test_truncation_leaves_later_messages_intact(size: int, device: str, capfd: pytest.CaptureFixture[str]) -> None:
     def send(world: ons.World) -> None:
         if size > 8192:  # such a send waits for its receive, so it knows
-            with pytest.raises(ons.TruncatedError, match=f"send of {size} B to rank 1 on lane 2"):
-                world.send(pattern(size), 1, lane=2)
+            with pytest.raises(ons.TruncatedError, match=f"send of {size} B to rank 1 with tag 2"):
+                world.send(pattern(size), 1, tag=2)
         else:
-            world.send(pattern(size), 1, lane=2)
-        world.send(b"next", 1, lane=2)
+            world.send(pattern(size), 1, tag=2)
+        world.send(b"next", 1, tag=2)
         world.barrier()
         if size <= 8192:  # it was gone before anybody could know
-            with pytest.raises(ons.TruncatedError, match=f"send of {size} B to rank 1 on lane 2"):
+            with pytest.raises(ons.TruncatedError, match=f"send of {size} B to rank 1 with tag 2"):
                 world.check()
         world.check()
 
     def receive(world: ons.World) -> None:
-        with pytest.raises(ons.TruncatedError, match=f"recv of 8 B from rank 0 on lane 2.*{size} B"):
-            world.recv(bytearray(8), 0, lane=2)
+        with pytest.raises(ons.TruncatedError, match=f"recv of 8 B from rank 0 with tag 2.*{size} B"):
+            world.recv(bytearray(8), 0, tag=2)
         box = bytearray(4)
-        world.recv(box, 0, lane=2)
+        world.recv(box, 0, tag=2)
         assert box == b"next"
         world.check()  # the exception told it; nothing is left to tell
         world.barrier()
 
     pair(send, receive, device=device)
-    told = f"send of {size} B to rank 1 on lane 2" in capfd.readouterr().err
+    told = f"send of {size} B to rank 1 with tag 2" in capfd.readouterr().err
     assert told == (size <= 8192)  # for a rank that never asks
 
 
@@ -284,8 +284,8 @@ def test_many_messages_of_random_sizes_and_lanes_arrive_in_order() -> None:
         boxes = [bytearray(size) for _, size in plan]
         for start in range(0, len(plan), 40):
             batch = range(start, min(start + 40, len(plan)))
-            receives = [world.irecv(boxes[i], peer, lane=plan[i][0]) for i in batch]
-            sends = [world.isend(pattern(plan[i][1], i), peer, lane=plan[i][0]) for i in batch]
+            receives = [world.irecv(boxes[i], peer, tag=plan[i][0]) for i in batch]
+            sends = [world.isend(pattern(plan[i][1], i), peer, tag=plan[i][0]) for i in batch]
             world.wait_all(reversed(receives))
             world.wait_all(sends)
         for i, box in enumerate(boxes):
@@ -299,8 +299,8 @@ def test_many_messages_of_random_sizes_and_lanes_arrive_in_order() -> None:
     [
         (lambda w: w.send(b"x", 2), "rank 2 does not exist"),
         (lambda w: w.recv(bytearray(1), -1), "rank -1 does not exist"),
-        (lambda w: w.send(b"x", 0, lane=64), "lane 64 does not exist"),
-        (lambda w: w.irecv(bytearray(1), 0, lane=-1), "lane -1 does not exist"),
+        (lambda w: w.send(b"x", 0, tag=64), "tag 64 does not exist"),
+        (lambda w: w.irecv(bytearray(1), 0, tag=-1), "tag -1 does not exist"),
         (lambda w: w.send(b"x", 0, path="pigeon"), "pigeon"),
         (lambda w: w.recv(b"read only", 0), "read-only"),
         (lambda w: w.send(np.zeros((4, 4))[:, 0], 0), "contiguous"),
@@ -332,7 +332,7 @@ def test_all_ranks_of_a_ring_may_sendrecv(form: str, memory: str, device: str) -
             if form == "blocking":
                 assert world.sendrecv(out, right, got, left, stream=stream) == nbytes
             elif form == "stream":
-                assert world.sendrecv(out, right, got, left, lane=2, stream=stream) is None
+                assert world.sendrecv(out, right, got, left, tag=2, stream=stream) is None
             else:
                 with world.capture(stream) as graph:
                     world.sendrecv(out, right, got, left)
@@ -359,7 +359,7 @@ def test_a_sendrecv_in_place_is_refused(stream: bool) -> None:
     pair(both, both)
 
 
-TOO_LARGE = "send of 100000 B to rank 1 on lane 2 does not fit its receive"
+TOO_LARGE = "send of 100000 B to rank 1 with tag 2 does not fit its receive"
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -368,11 +368,11 @@ def test_whoever_waits_for_a_message_is_told_of_its_truncation_and_nobody_else(d
 
     def send(world: ons.World) -> None:
         with pytest.raises(ons.TruncatedError, match=f"{TOO_LARGE} of 8 B"):
-            world.isend(pattern(100_000), 1, lane=2).wait()
+            world.isend(pattern(100_000), 1, tag=2).wait()
         raised.set()  # the receiver's host has not looked yet
         world.barrier()
         world.check()
-        request = world.isend(pattern(100_000), 1, lane=2)
+        request = world.isend(pattern(100_000), 1, tag=2)
         assert received.wait(60)
         world.barrier()
         world.check()
@@ -380,7 +380,7 @@ def test_whoever_waits_for_a_message_is_told_of_its_truncation_and_nobody_else(d
             with pytest.raises(ons.TruncatedError, match=TOO_LARGE):
                 request.wait("host")
         stream = world.stream()
-        world.isend(pattern(100_000), 1, lane=2, stream=stream).wait()
+        world.isend(pattern(100_000), 1, tag=2, stream=stream).wait()
         with pytest.raises(ons.TruncatedError, match=TOO_LARGE):
             stream.synchronize()
         world.check()
@@ -388,14 +388,14 @@ def test_whoever_waits_for_a_message_is_told_of_its_truncation_and_nobody_else(d
 
     def receive(world: ons.World) -> None:
         stream = world.stream()
-        world.recv(bytearray(8), 0, lane=2, stream=stream)
+        world.recv(bytearray(8), 0, tag=2, stream=stream)
         assert raised.wait(60)
-        with pytest.raises(ons.TruncatedError, match="recv of 8 B from rank 0 on lane 2"):
+        with pytest.raises(ons.TruncatedError, match="recv of 8 B from rank 0 with tag 2"):
             stream.synchronize()
         world.barrier()
         for _ in range(2):
-            with pytest.raises(ons.TruncatedError, match="recv of 8 B from rank 0 on lane 2"):
-                world.recv(bytearray(8), 0, lane=2)
+            with pytest.raises(ons.TruncatedError, match="recv of 8 B from rank 0 with tag 2"):
+                world.recv(bytearray(8), 0, tag=2)
             received.set()
             world.barrier()
         world.check()
@@ -408,9 +408,9 @@ def test_whoever_waits_for_a_message_is_told_of_its_truncation_and_nobody_else(d
 def test_a_truncation_is_told_once_on_every_path(path: str, ordered: bool) -> None:
     def send_one(world: ons.World) -> None:
         if ordered:
-            world.send(pattern(100_000), 1, lane=2, path=path)
+            world.send(pattern(100_000), 1, tag=2, path=path)
         else:
-            world.isend(pattern(100_000), 1, lane=2, path=path).wait()
+            world.isend(pattern(100_000), 1, tag=2, path=path).wait()
 
     def send(world: ons.World) -> None:
         for _ in range(3):
@@ -421,8 +421,8 @@ def test_a_truncation_is_told_once_on_every_path(path: str, ordered: bool) -> No
 
     def receive(world: ons.World) -> None:
         for _ in range(3):
-            with pytest.raises(ons.TruncatedError, match="recv of 8 B from rank 0 on lane 2"):
-                world.recv(bytearray(8), 0, lane=2)
+            with pytest.raises(ons.TruncatedError, match="recv of 8 B from rank 0 with tag 2"):
+                world.recv(bytearray(8), 0, tag=2)
         world.barrier()
         assert world.take_faults() == []
 
@@ -432,7 +432,7 @@ def test_a_truncation_is_told_once_on_every_path(path: str, ordered: bool) -> No
 def test_a_sendrecv_names_both_halves_that_went_wrong() -> None:
     def both(world: ons.World) -> None:
         peer = 1 - world.rank
-        halves = f"recv of 8 B from rank {peer} on lane 0.*\n.*send of 100000 B to rank {peer}"
+        halves = f"recv of 8 B from rank {peer} with tag 0.*\n.*send of 100000 B to rank {peer}"
         with pytest.raises(ons.TruncatedError, match=halves):
             world.sendrecv(pattern(100_000), peer, bytearray(8), peer)
         assert world.take_faults() == []
@@ -443,13 +443,13 @@ def test_a_sendrecv_names_both_halves_that_went_wrong() -> None:
 def test_of_messages_waited_for_together_the_first_fault_is_raised_and_the_others_are_left() -> None:
     def both(world: ons.World) -> None:
         peer = 1 - world.rank
-        requests = [world.irecv(bytearray(8), peer, lane=lane) for lane in (3, 4)]
-        for lane in (3, 4):
-            world.send(b"0123456789", peer, lane=lane)
-        with pytest.raises(ons.TruncatedError, match=f"recv of 8 B from rank {peer} on lane 3"):
+        requests = [world.irecv(bytearray(8), peer, tag=tag) for tag in (3, 4)]
+        for tag in (3, 4):
+            world.send(b"0123456789", peer, tag=tag)
+        with pytest.raises(ons.TruncatedError, match=f"recv of 8 B from rank {peer} with tag 3"):
             world.wait_all(requests)
         world.barrier()
-        assert sorted((fault.op, fault.lane) for fault in world.take_faults()) == [
+        assert sorted((fault.op, fault.tag) for fault in world.take_faults()) == [
             ("recv", 4),
             ("send", 3),
             ("send", 4),
@@ -461,13 +461,13 @@ def test_of_messages_waited_for_together_the_first_fault_is_raised_and_the_other
 def test_a_sendrecv_matches_plain_sends_and_receives() -> None:
     def both(world: ons.World) -> None:
         got = np.zeros(100_000)
-        assert world.sendrecv(np.arange(10.0), 1, got, 1, lane=4) == 8 * 50_000
+        assert world.sendrecv(np.arange(10.0), 1, got, 1, tag=4) == 8 * 50_000
         assert list(got[[49_999, 50_000]]) == [49_999, 0]
 
     def plain(world: ons.World) -> None:
         got = np.zeros(10)
-        request = world.irecv(got, 0, lane=4)
-        world.send(np.arange(50_000.0), 0, lane=4)
+        request = world.irecv(got, 0, tag=4)
+        world.send(np.arange(50_000.0), 0, tag=4)
         request.wait()
         assert got[9] == 9
 
@@ -478,7 +478,7 @@ def test_a_sendrecv_tells_which_half_went_wrong_and_the_next_is_whole() -> None:
     def first(world: ons.World) -> None:
         got = bytearray(8)
         with pytest.raises(
-            ons.TruncatedError, match="recv of 8 B from rank 1 on lane 0 is too small for its message of"
+            ons.TruncatedError, match="recv of 8 B from rank 1 with tag 0 is too small for its message of"
         ):
             world.sendrecv(b"12345678", 1, got, 1)
         assert world.sendrecv(b"abcdefgh", 1, got, 1) == 8
@@ -487,7 +487,7 @@ def test_a_sendrecv_tells_which_half_went_wrong_and_the_next_is_whole() -> None:
 
     def second(world: ons.World) -> None:
         got = bytearray(8)
-        with pytest.raises(ons.TruncatedError, match="send of 100000 B to rank 0 on lane 0 does not fit its receive"):
+        with pytest.raises(ons.TruncatedError, match="send of 100000 B to rank 0 with tag 0 does not fit its receive"):
             world.sendrecv(bytes(100_000), 0, got, 0)
         assert got == b"12345678"
         assert world.sendrecv(b"ABCDEFGH", 0, got, 0) == 8
@@ -503,7 +503,7 @@ def test_a_sendrecv_tells_which_half_went_wrong_and_the_next_is_whole() -> None:
         ("sendrecv(box, 0, None, 0)", TypeError, "the recv_array is None"),
         ("sendrecv(box, box, box, 0)", TypeError, "dest is a bytearray, but must be a rank"),
         ("sendrecv(box, 1, box, 0)", ons.InvalidArgumentError, "sendrecv: rank 1 does not exist"),
-        ("sendrecv(box, 0, box, 0, lane=64)", ons.InvalidArgumentError, "sendrecv: lane 64 does not exist"),
+        ("sendrecv(box, 0, box, 0, tag=64)", ons.InvalidArgumentError, "sendrecv: tag 64 does not exist"),
         ("sendrecv(box, 0, b'12', 0)", ons.InvalidArgumentError, "read-only"),
     ],
 )
@@ -519,15 +519,13 @@ def test_a_sendrecv_that_is_refused_posts_nothing(call: str, error: type[Excepti
 
 # Calls whose message is too large for its receive, as the ranks make them.
 CUT_CALLS = {
-    "recv": lambda world, large, small: (
-        world.send(large, 1, lane=2) if world.rank == 0 else world.recv(small, 0, lane=2)
-    ),
+    "recv": lambda world, large, small: world.send(large, 1, tag=2) if world.rank == 0 else world.recv(small, 0, tag=2),
     "behind an irecv": lambda world, large, small: (
-        (world.send(small[:0], 1, lane=2), world.send(large, 1, lane=2))
+        (world.send(small[:0], 1, tag=2), world.send(large, 1, tag=2))
         if world.rank == 0
-        else (world.irecv(np.zeros(1), 0, lane=2), world.recv(small, 0, lane=2))
+        else (world.irecv(np.zeros(1), 0, tag=2), world.recv(small, 0, tag=2))
     ),
-    "sendrecv": lambda world, large, small: world.sendrecv(large, 1 - world.rank, small, 1 - world.rank, lane=2),
+    "sendrecv": lambda world, large, small: world.sendrecv(large, 1 - world.rank, small, 1 - world.rank, tag=2),
 }
 
 

@@ -29,10 +29,10 @@ PROGRAM = """
             assert time.monotonic() < limit
         stream = world.stream()
         came = []
-        for lane, nbytes in enumerate((8, 100_000)):  # through the lane's ring, and from buffer to buffer
+        for tag, nbytes in enumerate((8, 100_000)):  # through the tag's ring, and from buffer to buffer
             box = np.zeros(nbytes, "u1")
-            request = world.irecv(box, (rank - 1) % size, lane=lane)
-            world.send(np.full(nbytes, number + 10 * lane + rank, "u1"), (rank + 1) % size, lane=lane)
+            request = world.irecv(box, (rank - 1) % size, tag=tag)
+            world.send(np.full(nbytes, number + 10 * tag + rank, "u1"), (rank + 1) % size, tag=tag)
             request.wait()
             assert (box == box[0]).all()
             came.append(int(box[0]))
@@ -47,7 +47,7 @@ PROGRAM = """
 
 
 def run_beside(mpi: Mpi, folder: Path, other: Path, number: int) -> None:
-    """Runs a job, and checks what each of its ranks told."""
+    """Runs a job, and checks the output of each of its ranks."""
     script = folder / "program.py"
     script.write_text(textwrap.dedent(PROGRAM))
     arguments = [str(script), str(folder), str(other), str(number)]

@@ -18,9 +18,9 @@ import pytest
 from conftest import ROOT, build_folder
 
 LIMIT_S = 240  # for one case; sanitizers and two cores that others use too included
-# A case keeps about half a core busy. Of the kernels of several processes one GPU runs those of one at a time.
+# A case keeps about half a core busy. One GPU runs the kernels of one process at a time.
 AT_ONCE = 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)), 7) + 2
-SKIPPED = 77  # kAllSkipped of tests/native/check.hpp; the line after "skipped" says what is missing
+SKIPPED = 77  # kAllSkipped of tests/native/check.hpp; the line after "skipped" gives the reason
 
 
 def programs() -> list[Path]:
@@ -69,7 +69,7 @@ class Cases:
         return self._results[program, case].result()
 
     def close(self) -> None:
-        """Ends what still runs."""
+        """Ends the programs that still run."""
         with self._lock:
             self._closed = True
             for group in self._running:

@@ -1,5 +1,5 @@
-"""NCCL's interface: the cases of tests/compat/nccl*.c on ranks that are threads, and processes; and what programs rely on
-beside the calls: names, headers, and the drop-in library.
+"""NCCL's interface: the cases of tests/compat/nccl*.c on ranks that are threads, and processes; and the other
+parts that programs rely on: names, headers, and the drop-in library.
 
 Ranks are as many as there are GPUs at most, where there are some: two in one process would wait for each other.
 """
@@ -28,7 +28,7 @@ SETTINGS = {"ONSTREAM_TIMEOUT_S": "20"}
 
 # One stream for all ranks of a process would let them wait for each other.
 OF_PROCESSES_ONLY = {"the_default_stream_is_a_stream"}
-# What each of these needs: settings, and how its ranks are started.
+# Special needs of these cases: settings, and how the ranks are started.
 SPECIAL = {
     "a_late_rank_is_named_at_the_deadline": ("threads", {"ONSTREAM_TIMEOUT_S": "2"}),
     "a_late_split_is_told_as_what_failed_its_parent": ("threads", {"ONSTREAM_TIMEOUT_S": "2"}),
@@ -39,13 +39,13 @@ SPECIAL = {
     "ranks_that_differ_are_named_in_the_checking_mode": ("threads", {"ONSTREAM_COLLECTIVE_CHECK": "on"}),
 }
 
-# Of splits: those that end at the deadline.
+# Cases with splits that end at the deadline.
 LATE = ["a_destroy_waits_for_a_split_to_its_deadline"]
 
 
 @dataclass(frozen=True)
 class Toolkit:
-    """What programs of NCCL's interface are compiled and linked with: CUDA, or its stand-in."""
+    """The options that compile and link programs of NCCL's interface: CUDA's, or its stand-in's."""
 
     folder: Path
     options: list[str]
@@ -73,7 +73,7 @@ def toolkit() -> Toolkit:
 
 
 def compiled(source: Path, *warnings: str) -> Path:
-    """The program of one source, newer than what it is made of."""
+    """The program of one source, newer than its parts."""
     tools = toolkit()
     program = tools.folder / "nccl" / "tests" / source.stem
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +217,7 @@ def test_all_that_is_declared_is_exported(library: str) -> None:
 
 
 def test_every_call_of_nvidias_library_is_there() -> None:
-    """Else a program that loads both would hand that one a communicator of this one."""
+    """Otherwise a program that loads both would hand that one a communicator of this one."""
     nvcc = shutil.which("nvcc")
     folders = [] if nvcc is None else [Path(nvcc).resolve().parent.parent / name for name in ("lib", "lib64")]
     found = [folder / "libnccl.so.2" for folder in folders if (folder / "libnccl.so.2").exists()]
@@ -233,7 +233,7 @@ def linked_for_nccl(source: str, nccl: Path, program: Path) -> Path:
     ours = str(tools.folder / "nccl")
     options = [option for option in tools.options if ours not in option or option.startswith("-I")]
     libraries = [part.replace("-lonstream_nccl", "-lnccl") for part in tools.libraries]
-    # The stand-in for CUDA uses what is in our library.
+    # The stand-in for CUDA uses symbols of our library.
     loose = ["-Wl,--unresolved-symbols=ignore-in-shared-libs", "-Wl,-z,lazy"]
     command = ["cc", "-std=gnu11", *options, f"-L{nccl}", str(SOURCES / source), "-o", str(program), *libraries, *loose]
     status, output = call(command, COMPILE_LIMIT_S)

@@ -27,7 +27,7 @@ def test_a_grid_exchanges_its_faces(device: str) -> None:
         mine = for_kernels(world, 10 * world.rank + np.arange(4))
         out = for_kernels(world, np.full(4, -1))
         assert hood.all_to_all(mine, out) is out
-        # What comes from the lower neighbour it has sent to its upper one.
+        # The lower neighbour's data is the part that it sent to its upper one.
         assert out.tolist() == [-1 if rank < 0 else 10 * rank + (i ^ 1) for i, rank in enumerate(hood.sources)]
         everything = for_kernels(world, np.full((4, 2), -1.5))
         hood.all_gather(for_kernels(world, np.array([world.rank, 0.5])), everything)
@@ -101,7 +101,7 @@ def test_a_plan_exchanges_with_the_neighbours_behind_its_other_operations(device
         kinds = ["neighbour_all_to_all", "neighbour_all_gather", "neighbour_all_to_all_v", "all_reduce"]
         assert [op.kind for op in plan.ops] == ["send", "recv", *kinds, "neighbour_all_to_all"]
         assert f"neighbour_all_gather, to ranks {lower} {upper}" in plan.explain()
-        assert "direct, as asked for" in plan.explain()
+        assert "simple, as asked for" in plan.explain()
         stream = world.stream()
         with world.capture(stream) as graph:
             plan.launch(stream)
@@ -113,7 +113,7 @@ def test_a_plan_exchanges_with_the_neighbours_behind_its_other_operations(device
             else:
                 plan.launch(stream) if turn % 3 == 1 else graph.launch(stream)
                 world.synchronize(stream)
-            # Rank r has what rank r - 1 made.
+            # Rank r has the data of rank r - 1.
             below = [[10 * ((rank - 1) % 3) + turn, 10 * ((rank - 1) % 3) - turn] for rank in range(3)]
             assert came.tolist() == below[world.rank]
             assert ghosts.tolist() == [below[lower][1], below[upper][0]]

@@ -21,7 +21,7 @@ LIMIT_S = 60
 COMPILE_LIMIT_S = 120
 SETTINGS = {"ONSTREAM_TIMEOUT_S": "20"}
 
-# What each misuse says, and the status that the job ends with.
+# The message of each misuse, and the status that the job ends with.
 MISUSE = {
     "a_pe_out_of_range_is_refused": (1, "shmem_long_p: PE 0: PE 3 does not exist; this context's team has PEs 0 to 2"),
     "a_length_that_no_memory_has_is_refused": (1, "elements of 8 B are more than any memory has"),
@@ -71,7 +71,7 @@ def commands() -> Path:
 
 
 def compiled(source: Path, *options: str, name: str = "") -> Path:
-    """The program of one source, newer than what it is made of."""
+    """The program of one source, newer than its parts."""
     if shutil.which("cc") is None:
         pytest.skip("OpenSHMEM programs are compiled with cc, and there is none")
     program = commands() / "tests" / (name or source.stem)
@@ -185,8 +185,8 @@ def test_openshmem_collectives_with_the_heap_on_a_gpu() -> None:
     check_collectives(2, 2 * LIMIT_S, **ON_A_GPU)
 
 
-# The paths that a GPU's memory and other hosts take: nothing is loaded or stored directly, helpers do it. One PE may be
-# through with thousands of trips to a helper long before the other, where cores are shared.
+# The paths that a GPU's memory and other hosts take: proxies load and store, no PE does directly. One PE may be
+# through with thousands of trips to a proxy long before the other, where cores are shared.
 BY_HELPERS = {"ONSTREAM_PATH": "stage", "ONSTREAM_TIMEOUT_S": "100"}
 
 
@@ -525,7 +525,7 @@ def test_every_function_has_a_second_name() -> None:
     assert len(functions) > 1000
     assert {f"p{name}" for name in functions} <= names
     declared = (commands() / "include" / "pshmem.h").read_text()
-    # Those of complex numbers are declared by a macro; openshmem_complex.cpp calls them.
+    # A macro declares the functions of complex numbers; openshmem_complex.cpp calls them.
     of_complex = {name for name in functions if re.search(r"_complex[fd]_", name)}
     assert len(of_complex) == 8
     assert "ONSTREAM_SHMEM_COMPLEX_REDUCTIONS(pshmem)" in declared

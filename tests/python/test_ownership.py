@@ -1,4 +1,4 @@
-"""Who keeps what alive from Python: graphs and queued launches own the plans, requests and arrays that they use."""
+"""Lifetimes of objects in Python: graphs and queued launches own the plans, requests and arrays that they use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import onstream as ons
 
 CELLS = 20_000  # large on every device
 
-# What a graph captures, in a function that then forgets all of it. Real processes: what was freed is a crash there.
+# The ops that a graph captures, in a function that then forgets all their objects. Real processes: a use of freed
+# memory crashes there.
 CAPTURED = {
     "plan": "p = world.plan('p').send(a, peer).recv(b, peer).build()\n    with world.capture(s) as g: p.launch()",
     "halo": "h = world.halo(f, grid=[2, 1], periodic=True)\n    with world.capture(s) as g: h.launch(s)",
@@ -180,18 +181,18 @@ def test_a_captured_request_that_is_dropped_does_not_spoil_later_calls() -> None
         with world.capture(stream) as graph:
             world.isend(np.zeros(CELLS), 0)
         gc.collect()
-        world.isend(np.zeros(1), 0, lane=1).wait()
+        world.isend(np.zeros(1), 0, tag=1).wait()
         del graph
 
     ons.run_threads(1, capture, device="host")
 
 
-def test_a_receive_more_than_a_lane_holds_is_refused_alone() -> None:
+def test_a_receive_more_than_a_tag_holds_is_refused_alone() -> None:
     def ask(world: ons.World) -> None:
         if world.rank == 0:
             boxes = [np.zeros(1) for _ in range(5)]
             requests = [world.irecv(box, 1) for box in boxes[:4]]
-            with pytest.raises(ons.InvalidArgumentError, match=r"4 receives from rank 1 .* raise lane_receives \(4\)"):
+            with pytest.raises(ons.InvalidArgumentError, match=r"4 receives from rank 1 .* raise tag_receives \(4\)"):
                 world.irecv(boxes[4], 1)
             world.wait_all(requests)
             assert world.recv(boxes[4], 1) == 8
@@ -200,7 +201,7 @@ def test_a_receive_more_than_a_lane_holds_is_refused_alone() -> None:
             for value in range(5):
                 world.send(np.full(1, float(value)), 0)
 
-    ons.run_threads(2, ask, device="host", lane_receives=4)
+    ons.run_threads(2, ask, device="host", tag_receives=4)
 
 
 def test_a_plan_refuses_element_types_that_differ() -> None:
@@ -389,14 +390,14 @@ def test_synchronize_without_a_stream_waits_for_all_streams_of_the_world(way: Ca
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host", timeout_s=30) as world:
         streams = [world.stream() for _ in range(3)]
         gate, box = np.zeros(8, "u1"), np.zeros(8, "u1")
-        world.recv(gate, 0, lane=1, stream=streams[1])  # what follows on the stream waits for this
+        world.recv(gate, 0, tag=1, stream=streams[1])  # later ops on the stream wait for this
         way(world, streams[1], box)
         waiter = threading.Thread(target=world.synchronize)
         waiter.start()
         waiter.join(0.2)
         assert waiter.is_alive(), "synchronize() returned before the work of a stream had ended"
         world.send(np.ones(8, "u1"), 0)
-        world.send(np.ones(8, "u1"), 0, lane=1)
+        world.send(np.ones(8, "u1"), 0, tag=1)
         waiter.join()
         assert box.all()
 

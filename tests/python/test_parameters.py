@@ -60,12 +60,12 @@ def test_a_value_that_is_no_text_is_an_error_all_the_same() -> None:
             "-c",
             "import onstream\ntry: onstream.init()\nexcept ValueError as error: print(ascii(error))",
         ],
-        env={b"PATH": b"/usr/bin:/bin", b"ONSTREAM_LANES": b"\xe9"},
+        env={b"PATH": b"/usr/bin:/bin", b"ONSTREAM_TAGS": b"\xe9"},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert "ONSTREAM_LANES is '\\\\xe9'" in result.stdout, result.stderr
+    assert "ONSTREAM_TAGS is '\\\\xe9'" in result.stdout, result.stderr
 
 
 def test_variables_that_others_set_are_told_once_a_job() -> None:

@@ -19,7 +19,7 @@ def on_threads(size: int, body: Callable[[ons.World], None]) -> None:
 
 @pytest.fixture
 def plain_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is not plain fails."""
+    """Makes every call that is not plain fail."""
 
     def refuse(array: Any, *_: Any, **__: Any) -> None:
         raise AssertionError(f"{type(array)} was read by the path for all arrays")
@@ -31,7 +31,7 @@ OPS = ["sum", "prod", "avg"]
 
 
 def reductions(code: str, **options: Any) -> list[bytes]:
-    """Of two ranks, by each op."""
+    """The results of two ranks, by each op."""
     found: list[bytes] = []
 
     def body(world: ons.World) -> None:
@@ -48,7 +48,7 @@ def reductions(code: str, **options: Any) -> list[bytes]:
 
 @pytest.fixture
 def read(request: pytest.FixtureRequest) -> list[bytes]:
-    """The same by the path that reads all arrays: no plain call has this option."""
+    """The same results by the path that reads all arrays: no plain call has this option."""
     return reductions(request.getfixturevalue("code"), deterministic=True)
 
 

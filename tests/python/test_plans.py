@@ -16,7 +16,7 @@ from memories import DEVICES, array_of
 
 import onstream as ons
 
-GHOST = -1.0  # what ghost cells hold before an exchange
+GHOST = -1.0  # in the ghost cells before an exchange
 
 
 @pytest.mark.parametrize("path", ["auto", "store", "copy", "memop"])
@@ -113,7 +113,7 @@ def test_an_unmatched_operation_is_refused_on_every_rank() -> None:
     def rank(world: ons.World) -> str:
         builder = world.plan("lonely")
         if world.rank == 0:
-            builder.send(np.zeros(4), 1, lane=3)
+            builder.send(np.zeros(4), 1, tag=3)
         with pytest.raises(ons.InvalidArgumentError) as caught:
             builder.build()
         world.send(b"the world is well", world.rank)
@@ -121,7 +121,7 @@ def test_an_unmatched_operation_is_refused_on_every_rank() -> None:
 
     for text in ons.run_threads(2, rank, device="host"):
         assert "rank 0" in text
-        assert "lane 3" in text
+        assert "tag 3" in text
 
 
 def test_sizes_that_differ_are_refused_naming_both() -> None:
@@ -144,7 +144,7 @@ def test_sizes_that_differ_are_refused_naming_both() -> None:
     ("add", "reason"),
     [
         (lambda b: b.send(np.zeros(3), 9), "rank 9"),
-        (lambda b: b.recv(np.zeros(3), 0, lane=999), "lane 999"),
+        (lambda b: b.recv(np.zeros(3), 0, tag=999), "tag 999"),
         (lambda b: b.recv(np.frombuffer(b"12345678", "u8"), 0), "read-only"),
         (lambda b: b.recv(np.lib.stride_tricks.as_strided(np.zeros(4), (3, 2), (8, 8)), 0), "overlap"),
         (lambda b: b.signal(np.zeros(3, "u8"), 0), "64-bit"),
@@ -202,7 +202,7 @@ def test_a_wrong_block_of_a_halo_is_told_on_every_rank(block: Any, grid: list[in
         ({"ghost": [1]}, ons.InvalidArgumentError, "ghost"),
         ({"ghost": "x"}, TypeError, "ghost"),
         ({"periodic": [True, False, True]}, ons.InvalidArgumentError, "periodic"),
-        ({"lane": 1.5}, TypeError, "lane"),
+        ({"tag": 1.5}, TypeError, "tag"),
         ({"arrays": memoryview(bytes(72))}, ons.InvalidArgumentError, "read-only"),
         ({"arrays": object()}, TypeError, "object"),
     ],
@@ -455,7 +455,7 @@ def test_a_captured_plan_replays() -> None:
 def expected_halo(
     whole: np.ndarray, start: list[int], shape: list[int], ghost: list[int], periodic: list[bool], corners: bool
 ) -> np.ndarray:
-    """What a rank's local array must hold after an exchange, cell by cell from the global array."""
+    """A rank's local array after an exchange, cell by cell from the global array."""
     local = np.full([n + 2 * g for n, g in zip(shape, ghost, strict=True)], GHOST)
     for cell in np.ndindex(*local.shape):
         inside = [g <= c < g + n for c, g, n in zip(cell, ghost, shape, strict=True)]

@@ -1,5 +1,5 @@
-"""Worlds of processes on every device: what process_ranks.py, library_ranks.py and machine_ranks.py say of messages,
-collectives, segments and plans, and of what ranks take of their machine.
+"""Worlds of processes on every device: the functions of process_ranks.py, library_ranks.py and machine_ranks.py check
+messages, collectives, segments and plans, and the resources that ranks take of their machine.
 
 On cuda each rank has a GPU of its own; where there is but one, both share it.
 """
@@ -25,13 +25,13 @@ from memories import DEVICES, LIBRARIES, MEMORIES
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
-# What ranks keep arrays in: each kind of memory on each device, and on cuda the user's own.
+# Memory of the ranks' arrays: each kind on each device, and on cuda the user's own.
 MESSAGES = [("host", memory) for memory in MEMORIES]
-KERNELS = [("host", "numpy"), ("host", "device")]  # what kernels reach themselves
+KERNELS = [("host", "numpy"), ("host", "device")]  # memory that kernels reach themselves
 if "cuda" in DEVICES:
     MESSAGES += [("cuda", memory) for memory in [*MEMORIES, *LIBRARIES]]
     KERNELS += [("cuda", memory) for memory in ["pinned", "device", *LIBRARIES]]
-PLANS = [row for row in KERNELS if row != ("cuda", "device") or LIBRARIES]  # what a library makes views of
+PLANS = [row for row in KERNELS if row != ("cuda", "device") or LIBRARIES]  # memory that a library makes views of
 
 
 @pytest.mark.parametrize(("device", "memory"), MESSAGES)
@@ -39,7 +39,7 @@ def test_messages_of_every_form_arrive(device: str, memory: str, tmp_path: Path)
     run_ranks(tmp_path, 2, [ranks.messages], memory, device=device)
 
 
-# As ranks.messages, each call by one path; what fills and reads the arrays goes as it likes.
+# As ranks.messages, each call by one path; calls that fill and read the arrays choose their own.
 MESSAGES_BY_PATH = """
     import sys
     from functools import partial

@@ -1,4 +1,4 @@
-"""Requests: what isend and irecv give, how they are waited for, and what they keep alive."""
+"""Requests of isend and irecv: their results, the waits for them, and the objects that they keep alive."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def test_test_never_blocks() -> None:
         assert box == b"now"
         assert request.received == 3
         request.wait()
-        assert (request.peer, request.lane, request.nbytes) == (0, 0, 3)
+        assert (request.peer, request.tag, request.nbytes) == (0, 0, 3)
 
     pair(send, receive)
 
 
 def test_wait_all_waits_for_all_and_raises_the_first_error() -> None:
     def send(world: ons.World) -> None:
-        for lane, text in enumerate([b"good", b"too long", b"fine"]):
-            world.send(text, 1, lane=lane)
+        for tag, text in enumerate([b"good", b"too long", b"fine"]):
+            world.send(text, 1, tag=tag)
 
     def receive(world: ons.World) -> None:
         boxes = [bytearray(4) for _ in range(3)]
-        requests = [world.irecv(box, 0, lane=lane) for lane, box in enumerate(boxes)]
-        with pytest.raises(ons.TruncatedError, match="lane 1"):
+        requests = [world.irecv(box, 0, tag=tag) for tag, box in enumerate(boxes)]
+        with pytest.raises(ons.TruncatedError, match="tag 1"):
             world.wait_all(requests)
         assert boxes[0] == b"good"
         assert boxes[2] == b"fine"
@@ -62,20 +62,20 @@ def test_wait_all_takes_requests_and_says_which_is_none() -> None:
 def test_waiting_again_gives_the_same_again() -> None:
     def send(world: ons.World) -> None:
         world.send(b"good", 1)
-        world.send(b"too long", 1, lane=1)
-        world.send(b"fine", 1, lane=2)
+        world.send(b"too long", 1, tag=1)
+        world.send(b"fine", 1, tag=2)
 
     def receive(world: ons.World) -> None:
-        good, short = world.irecv(bytearray(8), 0), world.irecv(bytearray(4), 0, lane=1)
+        good, short = world.irecv(bytearray(8), 0), world.irecv(bytearray(4), 0, tag=1)
         for _ in range(2):
             good.wait()
             world.wait_all([good])
             assert (good.test(), good.received) == (True, 4)
-            with pytest.raises(ons.TruncatedError, match="lane 1"):
+            with pytest.raises(ons.TruncatedError, match="tag 1"):
                 short.wait()
         stream = world.stream()
         box = bytearray(4)
-        on_stream = world.irecv(box, 0, lane=2, stream=stream)
+        on_stream = world.irecv(box, 0, tag=2, stream=stream)
         for _ in range(2):
             on_stream.wait()
             good.wait(stream)
@@ -88,17 +88,17 @@ def test_waiting_again_gives_the_same_again() -> None:
 
 def test_a_request_shows_what_it_is_of_and_how_far() -> None:
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
-        arriving = world.irecv(bytearray(8), 0, lane=3)
-        assert repr(arriving) == "<Request: recv of 8 B from rank 0 on lane 3, not waited for>"
-        sent = world.isend(b"12345", 0, lane=3)
+        arriving = world.irecv(bytearray(8), 0, tag=3)
+        assert repr(arriving) == "<Request: recv of 8 B from rank 0 with tag 3, not waited for>"
+        sent = world.isend(b"12345", 0, tag=3)
         world.wait_all([arriving, sent])
-        assert repr(arriving) == "<Request: recv of 8 B from rank 0 on lane 3, ended: ok, 5 B came>"
-        assert repr(sent) == "<Request: send of 5 B to rank 0 on lane 3, ended: ok>"
+        assert repr(arriving) == "<Request: recv of 8 B from rank 0 with tag 3, ended: ok, 5 B came>"
+        assert repr(sent) == "<Request: send of 5 B to rank 0 with tag 3, ended: ok>"
         stream = world.stream()
         arriving = world.irecv(bytearray(1), 0, stream=stream)
         world.send(b"x", 0, stream=stream)
         arriving.wait()
-        assert repr(arriving) == "<Request: recv of 1 B from rank 0 on lane 0, its wait is on a stream>"
+        assert repr(arriving) == "<Request: recv of 1 B from rank 0 with tag 0, its wait is on a stream>"
         stream.synchronize()
 
 

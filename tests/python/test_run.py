@@ -138,7 +138,7 @@ def test_the_first_failing_rank_gives_the_code_and_its_error_is_last() -> None:
 
 
 def test_an_error_that_was_just_written_is_not_repeated() -> None:
-    """Neither for what the rank wrote long before, nor for what the launcher says of others."""
+    """Not even where the rank wrote other lines long before, and the launcher reports another rank in between."""
     program = """
 if rank == 1: sys.exit(0)
 print("a warning", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Numbers and flags of calls: what is no such number is refused by name, and nothing is converted silently."""
+"""Numbers and flags of calls: a call refuses any other value by name, and converts nothing silently."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ INTEGER_ARGUMENTS: dict[str, Callable[[ons.World, Any], Any]] = {
     "receive_counts": lambda w, n: w.all_to_all_v(np.ones(1), np.zeros(1), [0], [n]),
     "peer": lambda w, n: w.sendrecv(np.ones(1), n, np.zeros(1), 0),
     "source": lambda w, n: w.sendrecv(np.ones(1), 0, np.zeros(1), n),
-    "lane": lambda w, n: w.sendrecv(np.ones(1), 0, np.zeros(1), 0, lane=n),
-    "lane of a plan": lambda w, n: w.plan().send(np.ones(1), 0, lane=n),
+    "tag": lambda w, n: w.sendrecv(np.ones(1), 0, np.zeros(1), 0, tag=n),
+    "tag of a plan": lambda w, n: w.plan().send(np.ones(1), 0, tag=n),
     "peer of a plan": lambda w, n: w.plan().send(np.ones(1), n),
     "ghost": lambda w, n: w.halo(np.ones(3), ghost=n, grid=[1]),
     "ranks of a team": lambda w, n: w.team([n]),
@@ -154,7 +154,7 @@ def test_entries_of_leave_out_are_bools_or_integers() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"timeout_s": "x"}, {"timeout_s": True}, {"timeout_s": math.nan}, {"timeout_s": 1j}, {"timeout_s": -1},
-     {"lanes": 2.5}, {"lanes": True}, {"lanes": "many"}, {"collective_check": True}, {"lanes": math.inf}],
+     {"tags": 2.5}, {"tags": True}, {"tags": "many"}, {"collective_check": True}, {"tags": math.inf}],
 )  # fmt: skip
 def test_parameters_of_another_type_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ons.InvalidArgumentError, match=f"the parameter {next(iter(wrong))} is "):
@@ -171,14 +171,14 @@ def test_a_bool_is_no_stream() -> None:
 
 
 @pytest.mark.parametrize("number", [10**20, -(10**20), 2**31])
-def test_a_rank_lane_or_channel_that_no_number_holds_is_named(number: int) -> None:
+def test_a_rank_tag_or_channel_that_no_number_holds_is_named(number: int) -> None:
     def rank(world: ons.World) -> None:
         calls = {
             "root": lambda: world.broadcast(np.zeros(1), root=number),
             "channel": lambda: world.all_reduce(np.zeros(1), channel=number),
             "a rank": lambda: world.team([number]),
             "peer": lambda: world.plan("p").send(np.zeros(1), number),
-            "lane": lambda: world.plan("p").send(np.zeros(1), 0, lane=number),
+            "tag": lambda: world.plan("p").send(np.zeros(1), 0, tag=number),
         }
         for name, call in calls.items():
             with pytest.raises(ons.InvalidArgumentError, match=f"{name} {number} does not exist"):

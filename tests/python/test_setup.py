@@ -1,4 +1,4 @@
-"""The set-up's messages: whoever lacks something reads what it is and what to do, on one screen."""
+"""The set-up's messages: for each missing requirement the user reads its name and the remedy, on one screen."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ stream = w.stream()
 ends = []
 
 def on_a_stream():
-    w.recv(small, 1, lane=4, stream=stream)
+    w.recv(small, 1, tag=4, stream=stream)
     stream.synchronize()
 
 WAITS = {{
-    "recv": lambda: w.recv(y, 1, lane=1),
-    "wait": lambda: w.irecv(np.zeros(2), 1, lane=2).wait(),
-    "send": lambda: w.send(x, 1, lane=3),
+    "recv": lambda: w.recv(y, 1, tag=1),
+    "wait": lambda: w.irecv(np.zeros(2), 1, tag=2).wait(),
+    "send": lambda: w.send(x, 1, tag=3),
     "stream": on_a_stream,
     "word": lambda: words[0:1].wait(1, stream="host"),
     "team": lambda: team.all_reduce(np.ones(1)),
@@ -53,10 +53,10 @@ if w.rank == 1:
         time.sleep(0.01)
 w.barrier()
 if w.rank == 1:
-    w.send(x, 0, lane=1)
-    w.send(x[:2], 0, lane=2)
-    w.recv(y, 0, lane=3)
-    w.send(x[:1], 0, lane=4)
+    w.send(x, 0, tag=1)
+    w.send(x[:2], 0, tag=2)
+    w.recv(y, 0, tag=3)
+    w.send(x[:1], 0, tag=4)
     words[0:1].signal(0)
     team.all_reduce(np.ones(1))
 for thread in threads:

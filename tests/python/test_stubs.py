@@ -1,4 +1,4 @@
-"""The type stub of the compiled module is what the module says of itself."""
+"""The type stub of the compiled module equals the module's own description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UPC's calls: each case of tests/compat/upc.c is a row here, for 1 to 5 threads; and what must be refused."""
+"""UPC's calls: each case of tests/compat/upc.c is a row here, for 1 to 5 threads; and the calls that are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = {
     "ONSTREAM_STAGE_CHUNK_BYTES": "4096",
 }
 
-# What each misuse says, and the status that the job ends with.
+# The message of each misuse, and the status that the job ends with.
 MISUSE = {
     "a_thread_out_of_range_is_refused": (1, "but there are threads 0 to 2"),
     "a_null_pointer_to_shared_is_refused": (1, "upc_memput: thread 0: dst is null"),
@@ -90,7 +90,7 @@ def command(source: Path, program: Path, *options: str, compiler: str = "cc") ->
 
 
 def compiled(name: str) -> Path:
-    """A test program, newer than what it is made of."""
+    """A test program, newer than its parts."""
     if shutil.which("cc") is None:
         pytest.skip("UPC's calls are tested by programs that cc compiles, and there is none")
     source, program = SOURCES / f"{name}.c", folder() / "tests" / name
@@ -126,7 +126,7 @@ def test_every_call_does_what_it_must(threads: int) -> None:
     check_all(threads)
 
 
-# The path that memory takes which a thread does not reach directly: the owner's helper moves it, in chunks.
+# The path of memory that a thread does not reach directly: the owner's proxy moves it, in chunks.
 @pytest.mark.gpu
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("threads", [2, 4])

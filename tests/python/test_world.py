@@ -1,4 +1,4 @@
-"""A world in Python: how it starts, what memory it gives, how it ends, and what run_threads() promises."""
+"""A world in Python: its start, its memory, its end, and the promises of run_threads()."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def test_a_launch_shows_the_place_in_the_job_and_not_its_secret() -> None:
 
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ons.InvalidArgumentError, match=r"lane_byts.*lane_bytes"):
-        alone(lane_byts=4096)
+    with pytest.raises(ons.InvalidArgumentError, match=r"tag_byts.*tag_bytes"):
+        alone(tag_byts=4096)
 
 
 def test_an_unreadable_value_is_refused_by_name() -> None:
-    with pytest.raises(ons.InvalidArgumentError, match="lanes"):
-        alone(lanes="many")
+    with pytest.raises(ons.InvalidArgumentError, match="tags"):
+        alone(tags="many")
 
 
 def test_a_parameter_set_to_none_keeps_its_default() -> None:
-    with alone(lanes=None) as world:
-        world.send(b"", 0, lane=63)
-        assert world.recv(bytearray(1), 0, lane=63) == 0
+    with alone(tags=None) as world:
+        world.send(b"", 0, tag=63)
+        assert world.recv(bytearray(1), 0, tag=63) == 0
 
 
 def test_parameters_reach_the_world() -> None:
-    with alone(lanes=2) as world, pytest.raises(ons.InvalidArgumentError, match="lane 2"):
-        world.send(b"x", 0, lane=2)
+    with alone(tags=2) as world, pytest.raises(ons.InvalidArgumentError, match="tag 2"):
+        world.send(b"x", 0, tag=2)
 
 
 @pytest.mark.parametrize("kind", ["device", "pinned"])
@@ -73,7 +73,7 @@ def test_any_shape_can_be_allocated(shape: Any) -> None:
 
 
 def test_device_memory_is_offered_to_every_library() -> None:
-    """What a GPU without cupy and torch gets, here over host memory that nobody loads as a GPU's."""
+    """A user of a GPU without cupy and torch gets this array, here over host memory that nobody loads as a GPU's."""
     with alone() as world:
         block = world.allocate(48)
         array = ons.DeviceArray(block, (2, 3), np.dtype("f8"))
@@ -144,7 +144,7 @@ def test_a_closed_world_says_so() -> None:
     world.close()
     assert world.closed
     assert repr(world) == "<World: closed>"
-    assert (world.rank, world.size, world.launch.size) == (0, 1, 1)  # what it was, for a last line of output
+    assert (world.rank, world.size, world.launch.size) == (0, 1, 1)  # its old values, for a last line of output
     for call in (lambda: world.device, world.barrier, lambda: world.send(b"", 0), world.stream, world.check):
         with pytest.raises(ons.ClosedError, match="closed"):
             call()
@@ -255,7 +255,7 @@ STORES_A_WORD = 'extern "C" __global__ void store(long long* word, long long val
 
 
 def store_word(view: Any, place: int, value: int) -> None:
-    """By the CPU, or by a kernel of this rank's GPU, wherever the memory is."""
+    """Stores by the CPU, or by a kernel of this rank's GPU, wherever the memory is."""
     if isinstance(view, np.ndarray):
         view[place] = value
         return
@@ -334,13 +334,13 @@ def test_a_world_may_be_used_from_several_threads() -> None:
     with alone() as world:
         boxes = [bytearray(8) for _ in range(4)]
 
-        def lane(number: int) -> None:
+        def tag(number: int) -> None:
             for turn in range(50):
-                world.send(turn.to_bytes(8, "little"), 0, lane=number)
-                world.recv(boxes[number], 0, lane=number)
+                world.send(turn.to_bytes(8, "little"), 0, tag=number)
+                world.recv(boxes[number], 0, tag=number)
                 assert int.from_bytes(boxes[number], "little") == turn
 
-        threads = [threading.Thread(target=lane, args=(number,)) for number in range(4)]
+        threads = [threading.Thread(target=tag, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,4 +1,4 @@
-"""Kernels of Triton's for library_ranks.py. Triton reads their text here, and looks for what they name here too."""
+"""Kernels of Triton's for library_ranks.py. Triton reads their text here, and looks up their names here too."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""The demo's equations in plain numpy, one array for the whole sea: what the solver is checked against.
+"""The demo's equations in plain numpy, one array for the whole sea: the reference for checks of the solver.
 
 Written from the equations, not from the kernels: fluxes per metre as in Goto et al. 1997, explicit areas and lengths,
 and whole-array differences. A closed wall surrounds the map.

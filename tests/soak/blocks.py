@@ -43,7 +43,7 @@ BLOCKS: dict[str, Callable[[Turn], None]] = {
     "worlds": worlds,
     "forks": forks,
 }
-ENDLESS_S = 120  # in which what ends blocks without end has come
+ENDLESS_S = 120  # within which a disturbance has ended blocks without end
 IN_THREADS = ("messages", "streams", "collectives")  # whose hosts meet nowhere but in channels of their own
 
 

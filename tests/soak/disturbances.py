@@ -24,7 +24,7 @@ AFTER = 6  # blocks once the world has failed
 
 
 def work(seat: Seat, world: ons.World, life: Any, count: int | None) -> None:
-    """Blocks, by several threads of the rank if the episode says so: on lanes and a channel for each."""
+    """Blocks, by several threads of the rank if the episode says so: on tags and a channel for each."""
     threads = seat.episode.threads
     if threads == 1:
         seat.live(world, life, count)
@@ -32,8 +32,8 @@ def work(seat: Seat, world: ons.World, life: Any, count: int | None) -> None:
     names = tuple(name for name in seat.episode.families if name in IN_THREADS) or IN_THREADS[:1]
 
     def one(number: int) -> None:
-        lanes = range(62 * number // threads, 62 * (number + 1) // threads)
-        more: dict[str, Any] = {"lanes": lanes, "channel": number, "names": names}
+        tags = range(62 * number // threads, 62 * (number + 1) // threads)
+        more: dict[str, Any] = {"tags": tags, "channel": number, "names": names}
         seat.live(world, f"{life}.thread{number}", count, **more)
 
     run_at_once(world, one, threads)
@@ -115,7 +115,7 @@ def killed_twice(seat: Seat) -> None:
 
 
 def stalled(seat: Seat) -> None:
-    """All are told, by the deadline or by whoever comes to it first, and start again."""
+    """All are told, by the deadline or by the rank that reaches it first, and start again."""
     world = seat.open()
     seat.ready()
     error = until_an_error(seat, world, None)
@@ -155,7 +155,7 @@ def interrupted(seat: Seat) -> None:
                 ": KeyboardInterrupt",
             )
         )
-        if not aborted(seat, error) or not (named or seat.family == "worlds"):
+        if not aborted(seat, error) or not (named or seat.family == "worlds" or isinstance(error, ons.ClosedError)):
             not_expected(seat, world, error)
     go_on(seat, world, [])
 
@@ -180,7 +180,7 @@ def left(seat: Seat) -> int:
     told = isinstance(error, (ons.ClosedError, ons.AbortedError)) and not (failure and failure.dead)
     if not told or (episode.way == "exception" and "ZeroDivisionError" not in str(error)):
         not_expected(seat, world, error)
-    if isinstance(error, ons.ClosedError):  # of a call that did not start; what is under way ends when the world does
+    if isinstance(error, ons.ClosedError):  # of a call that did not start; work under way ends when the world does
         try:
             world.close()
         except ons.AbortedError as late:
@@ -203,12 +203,14 @@ def until_an_error(seat: Seat, world: ons.World, lives: list[str] | None, name: 
 
 
 def aborted(seat: Seat, error: ons.Error) -> bool:
-    """Whether it is the error of a world that fails. The start of another world beside it may tell otherwise."""
-    return isinstance(error, ons.AbortedError) or seat.family == "worlds"
+    """Whether it is the error of a world that fails. The start of another world beside it may tell otherwise; a rank to which that
+    start told it first leaves the world before the world has failed."""
+    left_behind = isinstance(error, ons.ClosedError) and "worlds" in seat.episode.families
+    return isinstance(error, ons.AbortedError) or seat.family == "worlds" or left_behind
 
 
 def failure_of(seat: Seat, world: ons.World) -> ons.Failure | None:
-    """Of several worlds of a process each hears of an end by itself, soon."""
+    """Each of several worlds of a process hears of an end by itself, soon."""
     until = time.monotonic() + (5 if seat.family == "worlds" else 0)
     while world.failure() is None and time.monotonic() < until:
         time.sleep(0.002)
@@ -252,7 +254,7 @@ DISTURBED: dict[str, Callable[[Seat], int | None]] = {
     "leave": left,
     "threads": calm,
     "stall": stalled,
-    "threads-one-lane": one_lane,
+    "threads-one-tag": one_lane,
     "daemon": daemons,
     "close": closing,
 }

@@ -31,9 +31,9 @@ DISTURBANCES = {  # and how often each is taken
     "signals": 2,  # harmless signals with handlers
     "interrupt": 2,  # Ctrl-C to one rank, then all go on
     "leave": 2,  # a rank ends early, the others go on without it
-    "threads": 2,  # several threads of each rank, on lanes and channels of their own
+    "threads": 2,  # several threads of each rank, on tags and channels of their own
     "rank-threads": 2,  # ranks are threads of one process
-    "threads-one-lane": 2,  # several threads of each rank send and receive on one lane
+    "threads-one-tag": 2,  # several threads of each rank send and receive on one tag
     "daemon": 1,  # daemon threads still wait when the program ends
     "close": 1,  # a thread closes the world while others are in calls
 }
@@ -94,7 +94,7 @@ class Episode:
     disturbance: str
     victim: int
     way: str  # how the victim leaves
-    threads: int  # of each rank; in what "threads" and some others do
+    threads: int  # of each rank; in the disturbance "threads" and some others
     blocks: int  # of each life of the world
     lives: int  # worlds, one after the other, of a job that nothing ends
     parameters: dict[str, Any]
@@ -154,7 +154,7 @@ def _threads(dice: random.Random, disturbance: str) -> int:
 
 # Other values than the defaults, of which an episode has a few.
 _PARAMETERS: dict[str, tuple[Any, ...]] = {
-    "lane_bytes": (4096, 1 << 16),
+    "tag_bytes": (4096, 1 << 16),
     "host_ll_max_bytes": (0, 256, 1024),
     "offer_min_bytes": (0, 64, 4096),
     "attach": ("off",),

@@ -11,7 +11,7 @@ import numpy as np
 from .teams import factors
 from .turn import Turn
 
-GHOST = -1.0  # what ghost cells hold before an exchange
+GHOST = -1.0  # in the ghost cells before an exchange
 MOST = {1: 5000, 2: 60, 3: 14}  # cells of a rank's block along each of so many dimensions
 
 
@@ -67,10 +67,10 @@ def _some_halo(turn: Turn) -> Halo:
 
 
 def halos(turn: Turn) -> None:
-    one, memory, lane = _some_halo(turn), turn.some_memory(kernels=True), turn.some_lane()
+    one, memory, tag = _some_halo(turn), turn.some_memory(kernels=True), turn.some_tag()
     shape = [n + 2 * width for n, width in zip(one.local, one.ghost, strict=True)]
     array = turn.array(np.zeros(shape, one.dtype), memory)
-    plan = turn.world.halo(array, ghost=one.ghost, grid=one.grid, periodic=one.periodic, corners=one.corners, lane=lane)
+    plan = turn.world.halo(array, ghost=one.ghost, grid=one.grid, periodic=one.periodic, corners=one.corners, tag=tag)
 
     def prepare(time: int) -> None:
         turn.fill(array, one.block(turn, time)[0])

@@ -1,4 +1,4 @@
-"""One episode's job from outside: starts it, sends its signals, bounds it, takes the stacks of what hangs, cleans up."""
+"""One episode's job from outside: starts it, sends its signals, bounds it, takes stacks of hanging ranks, cleans up."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _command(episode: Episode) -> list[str]:
 
 
 def signals_of(episode: Episode) -> list[tuple[float, int, int]]:
-    """When, in seconds after all ranks are ready, to which rank, and which."""
+    """Each signal's time, in seconds after all ranks are ready, its rank, and its number."""
     dice, found = episode.dice("outside"), []
     if episode.disturbance == "stop":
         for _ in range(dice.randint(1, 5)):
@@ -123,7 +123,7 @@ def _attend(job: subprocess.Popen[bytes], outcome: Outcome, folder: Path, until:
         time.sleep(0.005 if waiting else 0.02)
 
 
-# --- what hangs, and what is left ---
+# --- hanging ranks, and leftovers ---
 
 
 def _processes(token: str) -> list[int]:
@@ -165,7 +165,7 @@ def _kill(job: subprocess.Popen[bytes]) -> None:
 
 
 def _end_all(token: str, wait_s: float) -> list[str]:
-    """Kills what is there after wait_s, and tells what it was."""
+    """Kills the processes still there after wait_s, and names them."""
     until = time.monotonic() + wait_s
     while _processes(token) and time.monotonic() < until:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Whether an episode went as its seed says: codes, reports, output, times, and what it left behind."""
+"""Whether an episode went as its seed says: codes, reports, output, times, and leftovers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 
 from .job import Outcome
 
-SLACK_S = 5.0  # behind the deadline, in which who waits for a rank that has died is told
+SLACK_S = 5.0  # after the deadline, within which a rank that waits for a dead one is told
 # Words that no rank writes in any episode.
 CRASHES = re.compile(
     r"Fatal Python error|Segmentation fault|SIGSEGV|SIGABRT|SIGBUS|SIGFPE|SIGILL|terminate called|Assertion|"
@@ -52,7 +52,7 @@ def _of_ends(outcome: Outcome) -> list[str]:
 
 
 def _of_words(outcome: Outcome) -> list[str]:
-    """Those in the output of the ranks."""
+    """The faults in the output of the ranks."""
     episode, text = outcome.episode, outcome.out + outcome.err
     found = [f"a rank wrote {line.strip()!r}" for line in text.splitlines() if CRASHES.search(line)][:3]
     raised = text.count(TRACEBACK)
@@ -68,7 +68,7 @@ def _of_words(outcome: Outcome) -> list[str]:
 
 
 def _of_times(outcome: Outcome) -> list[str]:
-    """How soon those who waited for a rank that died, or was interrupted, were told."""
+    """How soon the ranks that waited for a dead or interrupted one were told."""
     ends = [at for at, _, number in outcome.sent if number in (signal.SIGKILL, signal.SIGINT)]
     ends += [
         at for at, _, number in outcome.sent if outcome.episode.disturbance == "stall" and number == signal.SIGSTOP

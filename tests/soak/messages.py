@@ -12,15 +12,15 @@ import onstream as ons
 from .turn import Turn
 
 PATHS = ("auto", "auto", "auto", "store", "load", "copy", "stage")
-LL_MOST = 1024  # bytes of a message by path ll that every lane's ring has room for
-POSTED_MOST = 60  # receives of one lane
+LL_MOST = 1024  # bytes of a message by path ll that every tag's ring has room for
+POSTED_MOST = 60  # receives of one tag
 
 
 @dataclass(frozen=True)
 class Message:
     source: int
     dest: int
-    lane: int
+    tag: int
     nbytes: int
     path: str
     memories: tuple[str, str]  # of the sender and of the receiver
@@ -44,7 +44,7 @@ def some_messages(turn: Turn, count: int, paths: tuple[str, ...], *, kernels: bo
             Message(
                 turn.dice.randrange(turn.size),
                 turn.dice.randrange(turn.size),
-                turn.some_lane(),
+                turn.some_tag(),
                 min(nbytes, LL_MOST) if path == "ll" else nbytes,
                 path,
                 (turn.some_memory(kernels=kernels, peers=peers), turn.some_memory(kernels=kernels, peers=peers)),
@@ -74,7 +74,7 @@ def one_after_the_other(turn: Turn) -> None:
     for number, message in enumerate(listed):
         if message.source == message.dest:
             continue
-        how = {"lane": message.lane, "path": message.path, "stream": turn.dice.choice((None, "host"))}
+        how = {"tag": message.tag, "path": message.path, "stream": turn.dice.choice((None, "host"))}
         if message.source == turn.rank:
             turn.world.send(turn.array(sent(turn, message, number), message.memories[0]), message.dest, **how)
         elif message.dest == turn.rank:
@@ -94,13 +94,13 @@ def posted(turn: Turn) -> None:
         if message.dest == turn.rank
     ]
     receives = [
-        turn.world.irecv(box, message.source, lane=message.lane, path=message.path) for _, message, box in arriving
+        turn.world.irecv(box, message.source, tag=message.tag, path=message.path) for _, message, box in arriving
     ]
     sends, kept = [], []
     for number, message in enumerate(listed):
         if message.source == turn.rank:
             kept.append(turn.array(sent(turn, message, number), message.memories[0]))
-            sends.append(turn.world.isend(kept[-1], message.dest, lane=message.lane, path=message.path))
+            sends.append(turn.world.isend(kept[-1], message.dest, tag=message.tag, path=message.path))
     order, way = turn.dice.sample(range(1000), 1000), turn.dice.choice(("all", "each", "test"))
     if way == "all":
         turn.world.wait_all([*sends, *receives])
@@ -117,28 +117,28 @@ def posted(turn: Turn) -> None:
 
 def round_the_ranks(turn: Turn) -> None:
     for lap in range(turn.dice.randint(1, 10)):
-        step, lane, nbytes = turn.dice.randrange(turn.size), turn.some_lane(), turn.some_bytes()
+        step, tag, nbytes = turn.dice.randrange(turn.size), turn.some_tag(), turn.some_bytes()
         memories = turn.some_memory(), turn.some_memory()
         dest, source = (turn.rank + step) % turn.size, (turn.rank - step) % turn.size
         mine = turn.array(turn.bytes_of(nbytes, lap, turn.rank), memories[0])
         came = turn.array(np.zeros(nbytes, "u1"), memories[1])
-        turn.world.sendrecv(mine, dest, came, source, lane=lane, stream=turn.dice.choice((None, "host")))
+        turn.world.sendrecv(mine, dest, came, source, tag=tag, stream=turn.dice.choice((None, "host")))
         turn.check(came, turn.bytes_of(nbytes, lap, source), f"sendrecv of {nbytes} B from {step} before")
 
 
 def cut_short(turn: Turn) -> None:
-    """A message too large for its receive: both calls tell, and the lane goes on. No other thread of the rank hears of it."""
+    """A message too large for its receive: both calls tell, and the tag goes on. No other thread of the rank hears of it."""
     if turn.size == 1:
         return
-    source, lane, nbytes = turn.dice.randrange(turn.size), turn.some_lane(), turn.dice.choice((20_000, 500_000))
+    source, tag, nbytes = turn.dice.randrange(turn.size), turn.some_tag(), turn.dice.choice((20_000, 500_000))
     dest, small = (source + 1) % turn.size, turn.dice.choice((0, 100, 10_000))
     if turn.rank == source:
-        truncated(turn, lambda: turn.world.send(turn.bytes_of(nbytes, 0), dest, lane=lane))
-        turn.world.send(turn.bytes_of(300, 1), dest, lane=lane)
+        truncated(turn, lambda: turn.world.send(turn.bytes_of(nbytes, 0), dest, tag=tag))
+        turn.world.send(turn.bytes_of(300, 1), dest, tag=tag)
     elif turn.rank == dest:
         box = np.zeros(300, "u1")
-        truncated(turn, lambda: turn.world.recv(np.zeros(small, "u1"), source, lane=lane))
-        turn.world.recv(box, source, lane=lane)
+        truncated(turn, lambda: turn.world.recv(np.zeros(small, "u1"), source, tag=tag))
+        turn.world.recv(box, source, tag=tag)
         turn.check(box, turn.bytes_of(300, 1), "the message behind one that was cut short")
 
 
@@ -158,16 +158,16 @@ def truncated(turn: Turn, call: Any) -> None:
 class Exchange:
     """Some messages on one stream, the receives posted first."""
 
-    def __init__(self, turn: Turn, lanes: Any) -> None:
+    def __init__(self, turn: Turn, tags: Any) -> None:
         self.turn = turn
         # By a forced path a message of any size waits for its receiver, whose stream may stand at its own send.
         self.listed = [
-            Message(one.source, one.dest, turn.dice.choice(lanes), one.nbytes, "auto", one.memories, one.spare)
+            Message(one.source, one.dest, turn.dice.choice(tags), one.nbytes, "auto", one.memories, one.spare)
             for one in some_messages(turn, turn.dice.randint(2, 20), ("auto",), kernels=True)
         ]
-        kinds, lane = (turn.some_memory(kernels=True), turn.some_memory(kernels=True)), turn.dice.choice(lanes)
+        kinds, tag = (turn.some_memory(kernels=True), turn.some_memory(kernels=True)), turn.dice.choice(tags)
         for rank in range(turn.size):  # so that every rank has something, as a capture of nothing raises
-            self.listed.append(Message(rank, (rank + 1) % turn.size, lane, turn.some_bytes(), "auto", kinds, 0))
+            self.listed.append(Message(rank, (rank + 1) % turn.size, tag, turn.some_bytes(), "auto", kinds, 0))
         self.mine = {
             number: turn.array(sent(turn, one, number, -1), one.memories[0])
             for number, one in enumerate(self.listed)
@@ -182,11 +182,11 @@ class Exchange:
     def enqueue(self, stream: Any) -> None:
         world = self.turn.world
         arriving = [
-            world.irecv(box, self.listed[number].source, lane=self.listed[number].lane, stream=stream)
+            world.irecv(box, self.listed[number].source, tag=self.listed[number].tag, stream=stream)
             for number, box in self.boxes.items()
         ]
         for number, array in self.mine.items():
-            world.send(array, self.listed[number].dest, lane=self.listed[number].lane, stream=stream)
+            world.send(array, self.listed[number].dest, tag=self.listed[number].tag, stream=stream)
         for request in arriving:
             request.wait()
 
@@ -202,14 +202,14 @@ class Exchange:
 
 
 def exchange_on_a_stream(turn: Turn) -> None:
-    exchange = Exchange(turn, turn.lanes)
+    exchange = Exchange(turn, turn.tags)
     turn.several(exchange.enqueue, exchange.prepare, exchange.verify, ways=("stream", "graph", "graph"))
 
 
 def two_streams(turn: Turn) -> None:
-    """Two exchanges at once, on lanes and streams of their own, with an all_reduce behind one."""
-    middle = len(turn.lanes) // 2
-    exchanges = [Exchange(turn, turn.lanes[:middle]), Exchange(turn, turn.lanes[middle:])]
+    """Two exchanges at once, on tags and streams of their own, with an all_reduce behind one."""
+    middle = len(turn.tags) // 2
+    exchanges = [Exchange(turn, turn.tags[:middle]), Exchange(turn, turn.tags[middle:])]
     streams = [turn.world.stream() for _ in exchanges]
     total = turn.array(np.zeros(100), turn.some_memory(kernels=True))
     for time in range(turn.dice.randint(1, 3)):

@@ -113,7 +113,7 @@ def by_a_context(turn: Turn) -> None:
 
 
 def pieces_of_a_heap(turn: Turn) -> None:
-    """The same calls on all ranks; what is put into pieces stays there while others come and go."""
+    """The same calls on all ranks; data put into pieces stays there while other pieces come and go."""
     dice, size, me = turn.dice, turn.size, turn.rank
     right, left = (me + 1) % size, (me - 1) % size
     with turn.world.heap(1 << 18, grow_nbytes=1 << 18) as heap:

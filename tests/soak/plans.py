@@ -29,7 +29,7 @@ class _Plan:
             return dice.randrange(size)
 
         self.turn = turn
-        self.messages = [(rank(), rank(), turn.some_lane()) for _ in range(dice.randint(1, 12))]
+        self.messages = [(rank(), rank(), turn.some_tag()) for _ in range(dice.randint(1, 12))]
         self.puts = sorted({(rank(), rank()) for _ in range(dice.randint(0, size))})
         self.sums = dice.random() < 0.5
         path = dice.choice(("auto", "auto", "auto", "store", "copy", "memop"))
@@ -52,13 +52,13 @@ class _Plan:
         return self.turn.array(values, self.memory)
 
     def _add_messages(self) -> None:
-        for number, (source, dest, lane) in enumerate(self.messages):
+        for number, (source, dest, tag) in enumerate(self.messages):
             if source == self.turn.rank:
                 self.leaving[number] = self._array(TABLE)
-                self.builder.send(self.leaving[number][:, 2:5], dest, lane=lane)
+                self.builder.send(self.leaving[number][:, 2:5], dest, tag=tag)
             if dest == self.turn.rank:
                 self.coming[number] = self._array(np.zeros((8, 6), "f4"))
-                self.builder.recv(self.coming[number].T[:, 1:4], source, lane=lane)
+                self.builder.recv(self.coming[number].T[:, 1:4], source, tag=tag)
 
     def _add_puts(self) -> None:
         me, segment = self.turn.rank, self.segment

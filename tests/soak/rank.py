@@ -1,7 +1,7 @@
-"""One rank of an episode: what it does, and its report, which the driver reads.
+"""One rank of an episode: its work, and its report, which the driver reads.
 
-A rank writes `readyN` (its process) once it is in the world, `traceN` (a line for each block), and at its end `reportN`. What
-it does not expect it raises, as any program would.
+A rank writes `readyN` (its process) once it is in the world, `traceN` (a line for each block), and at its end
+`reportN`. It raises an error that it does not expect, as any program would.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_rank(episode: Episode) -> int:
 
 
 def catch_stacks(number: int) -> None:
-    """The driver asks by SIGUSR2 what every thread of a rank that hangs does."""
+    """The driver asks a hanging rank by SIGUSR2 for the stacks of all its threads."""
     faulthandler.register(signal.SIGUSR2, file=Path(f"stacks{number}").open("w"), all_threads=True)  # noqa: SIM115
 
 

@@ -58,7 +58,7 @@ def grid_of_neighbours(turn: Turn) -> None:
     def verify(time: int) -> None:
         parts = []
         for edge, source in enumerate(hood.sources):
-            opposite = edge ^ 1  # what comes from the lower neighbour it has sent to its upper one
+            opposite = edge ^ 1  # the lower neighbour's data is the part that it sent to its upper one
             sent = before if source < 0 else values(time, source)[opposite * count : (opposite + 1) * count]
             parts.append(sent)
         turn.check(faces, np.concatenate(parts), f"all_to_all of {count} i4 in a grid {grid}, periodic {periodic}")

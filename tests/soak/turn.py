@@ -45,7 +45,7 @@ class Turn:
     name: str  # of the block, with the episode's seed
     family: str
     score: Score
-    lanes: Sequence[int] = range(62)
+    tags: Sequence[int] = range(62)
     channel: int = 0
     deadline_s: float = 10
     size: int = 0
@@ -84,13 +84,13 @@ class Turn:
             size = int(2 ** self.dice.uniform(12, 21))
         return max(0, min(size, most))
 
-    def some_lane(self) -> int:
-        return self.dice.choice(self.lanes)
+    def some_tag(self) -> int:
+        return self.dice.choice(self.tags)
 
     # --- memory ---
 
     def some_memory(self, *, kernels: bool = False, peers: bool = False) -> str:
-        """A kind of memory; of that which kernels of the device, or those of other processes, reach, if asked."""
+        """A kind of memory; if asked, one that kernels of the device, or those of other processes, reach."""
         kinds = ["pinned", "device"] if peers else ["numpy", "pinned", "device"]
         if self.world.device != "host":
             kinds = ["pinned", "managed", *LIBRARIES] if kernels else [*kinds, "managed", *LIBRARIES]

@@ -1,4 +1,4 @@
-"""Threads of a rank that share what is usually one thread's: a lane, the end of the program, a world that is closed."""
+"""Threads of a rank that share one thread's usual things: a tag, the end of the program, a world that is closed."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def run_at_once(world: ons.World, work: Callable[[int], None], count: int) -> No
 
 
 def one_lane(seat: Seat) -> None:
-    """Threads send to the next rank and receive from the one before, all on one lane: each message comes once, and whole."""
-    dice = seat.episode.dice("lane")
+    """Threads send to the next rank and receive from the one before, all on one tag: each message comes once, and whole."""
+    dice = seat.episode.dice("tag")
     with seat.open() as world:
         seat.ready()
         for part in range(dice.randint(1, 3)):
             senders, receivers, each = dice.randint(1, 3), dice.randint(1, 3), dice.choice((6, 60, 120))
-            most, lane, posted = dice.choice((64, 4000, 40_000, 300_000)), dice.randrange(62), dice.random() < 0.5
-            turn = Turn(world, dice, f"{seat.episode.seed}.lane.{part}", "messages", seat.score)
+            most, tag, posted = dice.choice((64, 4000, 40_000, 300_000)), dice.randrange(62), dice.random() < 0.5
+            turn = Turn(world, dice, f"{seat.episode.seed}.tag.{part}", "messages", seat.score)
             share = senders * each // receivers
             seat.trace.write(
-                f"{time.monotonic():.3f} one lane: {senders} send {each}, {receivers} receive {share}, of up to {most} B\n"
+                f"{time.monotonic():.3f} one tag: {senders} send {each}, {receivers} receive {share}, of up to {most} B\n"
             )
-            _share_a_lane(turn, lane, (senders, each), receivers, most, posted)
+            _share_a_lane(turn, tag, (senders, each), receivers, most, posted)
             world.barrier()
     seat.report()
 
 
-def _share_a_lane(turn: Turn, lane: int, sending: tuple[int, int], receivers: int, most: int, posted: bool) -> None:
+def _share_a_lane(turn: Turn, tag: int, sending: tuple[int, int], receivers: int, most: int, posted: bool) -> None:
     senders, each = sending
     world, before, after = turn.world, (turn.rank - 1) % turn.size, (turn.rank + 1) % turn.size
     count, came = senders * each, []
@@ -71,16 +71,16 @@ def _share_a_lane(turn: Turn, lane: int, sending: tuple[int, int], receivers: in
     def work(thread: int) -> None:
         if thread < senders:
             for number in range(thread * each, (thread + 1) * each):
-                world.send(message(number, turn.rank), after, lane=lane)
+                world.send(message(number, turn.rank), after, tag=tag)
             return
         for _ in range(shares[thread - senders]):
             box = np.zeros(16 + most, "u1")
             if posted:
-                request = world.irecv(box, before, lane=lane)
+                request = world.irecv(box, before, tag=tag)
                 request.wait()
                 came.append((box, request.received))
             else:
-                came.append((box, world.recv(box, before, lane=lane)))
+                came.append((box, world.recv(box, before, tag=tag)))
 
     run_at_once(world, work, senders + receivers)
     numbers = Counter(int.from_bytes(box[:8].tobytes(), "little") for box, _ in came)
@@ -88,11 +88,11 @@ def _share_a_lane(turn: Turn, lane: int, sending: tuple[int, int], receivers: in
     turn.check_number((sorted(lost), twice), ([], []), "the messages that did not come, and those that came twice")
     for box, nbytes in came:
         expected = message(int.from_bytes(box[:8].tobytes(), "little"), before)
-        turn.check(box[:nbytes], expected, "a message of a lane that threads share")
+        turn.check(box[:nbytes], expected, "a message of a tag that threads share")
 
 
 def daemons(seat: Seat) -> None:
-    """Daemon threads wait for what never comes, while the program works, closes the world or not, and ends."""
+    """Daemon threads wait for messages that never come, while the program works, closes the world or not, and ends."""
     dice = seat.episode.dice("daemon")
     world = seat.open()
     seat.ready()
@@ -101,15 +101,15 @@ def daemons(seat: Seat) -> None:
 
     def wait(kind: int) -> None:
         began.set()
-        lane, stream = 58 + kind, world.stream()
+        tag, stream = 58 + kind, world.stream()
         if kind == 0:
-            world.recv(np.zeros(1), next_one, lane=lane)
+            world.recv(np.zeros(1), next_one, tag=tag)
         elif kind == 1:
-            world.send(np.zeros(300_000), next_one, lane=lane)
+            world.send(np.zeros(300_000), next_one, tag=tag)
         elif kind == 2:
-            world.irecv(np.zeros(1), next_one, lane=lane).wait()
+            world.irecv(np.zeros(1), next_one, tag=tag).wait()
         else:
-            world.recv(np.zeros(1), next_one, lane=lane, stream=stream)
+            world.recv(np.zeros(1), next_one, tag=tag, stream=stream)
             stream.synchronize()
 
     def quietly(kind: int) -> None:
@@ -121,7 +121,7 @@ def daemons(seat: Seat) -> None:
     for kind in waits:
         threading.Thread(target=quietly, args=(kind,), daemon=True).start()
     began.wait(5)
-    seat.live(world, "daemon", seat.episode.blocks // 4 + 1, lanes=range(50), names=("messages", "collectives"))
+    seat.live(world, "daemon", seat.episode.blocks // 4 + 1, tags=range(50), names=("messages", "collectives"))
     try:
         world.sync()  # a rank that leaves while others work ends the world: their threads wait for it
     except ons.AbortedError as error:
@@ -176,15 +176,15 @@ def _call_until_an_error(world: ons.World, kind: int, nbytes: int, memory: str, 
         stream, total = world.stream(), np.ones(10)
         while True:
             if kind == 0:
-                world.sendrecv(mine, after, box, before, lane=2)
+                world.sendrecv(mine, after, box, before, tag=2)
             elif kind == 1:
-                world.recv(np.zeros(1), after, lane=3)
+                world.recv(np.zeros(1), after, tag=3)
             elif kind == 2:
                 world.all_reduce(total, op="max", channel=1)
             elif kind == 3:
-                world.sendrecv(mine, after, box, before, lane=4, stream=stream)
+                world.sendrecv(mine, after, box, before, tag=4, stream=stream)
                 stream.synchronize()
             else:
-                world.irecv(np.zeros(1), after, lane=5).wait()
+                world.irecv(np.zeros(1), after, tag=5).wait()
     except BaseException as error:
         errors.append(error)

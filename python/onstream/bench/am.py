@@ -1,7 +1,7 @@
 """`onstream bench am`: registered buffers (onstream_am.h) - latency of a put, and a stencil with and without bounce copies.
 
-The programs are C and see nothing but that interface: bench/am_latency.c and bench/am_stencil.c tell what is timed. They
-are compiled when first needed. The steps of a message are measured in a run of its own, as clocks cost time.
+The programs are C and use only that interface; bench/am_latency.c and bench/am_stencil.c define the timed intervals.
+They are compiled when first needed. The steps of a message are measured in a run of its own, as clocks cost time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Settings:
 def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
     if settings.device not in SIZES:
         raise InvalidArgumentError(f"device is '{settings.device}'; there are {', '.join(SIZES)}")
-    # Compiled first, so that what is not here is told before anything is measured.
+    # Compiled first, so that a missing compiler or library is told before anything is measured.
     plain, stamped = (_latency(settings, stamps) for stamps in ("off", "on"))
     stencils = {torus: _stencil(settings, torus) for torus in settings.tori}
     where = environment.collect()
@@ -65,7 +65,7 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
 
 
 def compiled(name: str, device: str) -> Path:
-    """A C program of bench/, newer than what it is made of. The stencil's cells are C too, or kernels."""
+    """A C program of bench/, newer than its sources. The stencil's cells are C too, or kernels."""
     build, folder = programs.build_folder(), programs.source_folder()
     library = build / "compat" / "am"
     if not (library / "libonstream_am.so").exists():

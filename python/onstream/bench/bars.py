@@ -1,9 +1,9 @@
-"""The bars: what the figures must reach, as data, and whether they do.
+"""The bars: the values that the figures must reach, as data, and whether they do.
 
 A bar against peers takes the better peer's median of the same run. A bar in absolute figures names the hardware that
-it was stated for; on other hardware it is not judged. A ring is judged twice, by messages and by a plan. `peer` is what
-another library reaches today on that hardware, in words, and `why` says where the time goes if the bar is missed
-(docs/decisions/0006 has the measurements). A bar whose figures a run does not have is told as not run.
+it was stated for; on other hardware it is not judged. A ring is judged twice, by messages and by a plan. `peer` is the
+figure that another library reaches today on that hardware, in words, and `why` says where the time goes if the bar is
+missed (docs/decisions/0006 has the measurements). A bar whose figures a run does not have is told as not run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Bar:
     why: str = ""
 
 
-LINES = "one block sends and one receives LL lines, half of which are flags"
+LINES = "one block sends and one receives flagged lines, half of which are flags"
 COPY_OF_16_MIB = "the copy alone takes 46.9 us (358 GB/s), and 2.6 us are the announcement, the posting and the arrival"
 LAUNCHES = "each operation is a launch by its host, of 2.8 us and more"
 ENGINE = "the engine moves 395 GB/s once it runs, 14 to 24 us after it was asked"
@@ -71,7 +71,7 @@ BARS = (
 
 @dataclass(frozen=True)
 class SetupBar:
-    """Of starting a world: at most `limit` with `ranks` ranks."""
+    """A bar for starting a world: at most `limit` with `ranks` ranks."""
 
     quantity: str  # device_bytes or start_s
     ranks: int

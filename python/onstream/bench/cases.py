@@ -1,7 +1,7 @@
-"""What `onstream bench message` measures: modes, submissions, sizes, and how often each is repeated in a sample.
+"""The cases of `onstream bench message`: modes, submissions, sizes, and how often each is repeated in a sample.
 
-A case is the text MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW that both native programs read (bench/message_case.hpp tells
-what the words mean). Peers get the same modes, sizes, iterations and windows as onstream.
+A case is the text MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW that both native programs read (bench/message_case.hpp
+explains the words). Peers get the same modes, sizes, iterations and windows as onstream.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIZES = {
 SWEEP_TO = {"host": 64 * MIB, "cuda": GIB}  # from 1 B, in steps of 4, and of 2 where paths change
 LARGEST_SPREAD = 8 * KIB
 WINDOW = 64  # messages in flight, as in the OSU benchmarks
-MAX_BYTES = 2**31 - 1  # what an MPI count can say
+MAX_BYTES = 2**31 - 1  # the largest MPI count
 
 # Bytes that one sample moves one way, about, and how many messages it has at most.
 SAMPLE_BYTES = {"host": 64 * MIB, "cuda": 4 * GIB}

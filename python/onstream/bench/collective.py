@@ -2,11 +2,11 @@
 
 bench/collective.cpp runs onstream, NCCL (`nccl`: with its symmetric windows where it has them; `nccl-plain`: without
 registration) and NVSHMEM; bench/torch_collectives.py runs PyTorch's symmetric memory, bench/mpi_collectives.c MPI between
-hosts. `engine` is onstream itself where the copy engine moves what is large. What a peer cannot capture is measured
-eagerly, and its row says so. Programs alternate, round by round. `bytes` is what NCCL's
-tests print: the vector of all_reduce, reduce, broadcast and scan; all that a rank gathers, scatters or exchanges of the
-others. Bus bandwidth is NCCL's too: comparable with a link's, whatever the number of ranks. `wrong` counts the elements that
-were not the expected ones, in whichever round there were most; "-": of such a case nothing is looked at, as of a barrier.
+hosts. `engine` is onstream itself where the copy engine moves large data. A call that a peer cannot capture is measured
+eagerly, and its row says so. Programs alternate, round by round. `bytes` counts as NCCL's tests do: the vector of
+all_reduce, reduce, broadcast and scan; for the others all bytes that a rank gathers, scatters or exchanges. Bus
+bandwidth is NCCL's too: comparable with a link's for any number of ranks. `wrong` counts the elements that were not the
+expected ones, in the round that had most; "-": such a case is not checked, as a barrier is not.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Bar:
-    """Of one kind: at most so many us, at least so many GB/s of bus bandwidth, or times the better peer."""
+    """A bar for one kind: at most so many us, at least so many GB/s of bus bandwidth, or times the better peer."""
 
     device: str
     kind: str
@@ -318,7 +318,7 @@ def _nvshmem(name: str, settings: Settings, cases: list[Case]) -> Contender:
 
 
 def nvshmem_over(file: str, name: str, settings: Settings, cases: list[Case]) -> Contender:
-    """Both buffers in its heap, and room for what its collectives need. Neither multicast nor NCCL under it."""
+    """NVSHMEM, with both buffers in its heap and room for its collectives' own. Neither multicast nor NCCL under it."""
     variables = peers.nvshmem_variables(2 * max(settings.sizes, default=0) + 512 * MIB)
     chosen = [
         case
@@ -458,7 +458,7 @@ def _stated_for(result: dict[str, Any]) -> Iterator[Bar]:
 
 
 def _rows_of(result: dict[str, Any], bar: Bar) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Ours as it was submitted, and the peers' in whatever way."""
+    """The rows of onstream with the bar's submission, and the peers' rows with any."""
     alike = [
         row for row in result["rows"] if (row["kind"], row["type"], row["bytes"]) == (bar.kind, bar.type, bar.bytes)
     ]

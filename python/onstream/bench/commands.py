@@ -1,4 +1,4 @@
-"""The commands of `onstream bench`: each reads its options, measures, prints the table and writes what was asked for."""
+"""The commands of `onstream bench`: each reads its options, measures, prints the table and writes the wanted files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 from ..errors import InvalidArgumentError, SystemError
 from .cases import MEMORIES, MODES, ON_STREAM, SUBMISSIONS, WINDOW, choices_from, sizes_from
 
-if TYPE_CHECKING:  # the commands import what they need when they run: `onstream --help` does not wait for it
+if TYPE_CHECKING:  # each command imports its modules when it runs: `onstream --help` does not wait for them
     from . import message
 
 bench_app = typer.Typer(help="Measures on this machine.", no_args_is_help=True)
@@ -56,7 +56,7 @@ def _bench() -> None:
 
 
 def end_programs_on_sigterm() -> None:
-    """So that a time limit over the command ends what it has started too, as Ctrl-C does."""
+    """Makes SIGTERM, as of a time limit over the command, end its programs too, as Ctrl-C does."""
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
         signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
@@ -68,13 +68,13 @@ def _say(line: str) -> None:
 def _finish(result: dict[str, Any], json_file: Path | None, html: Path | None) -> None:
     from . import lines, report, results
 
-    for line in lines.lines_of_any(result):  # first: whatever becomes of the files, what was measured is on the screen
+    for line in lines.lines_of_any(result):  # first: the figures are on the screen even if writing a file fails
         print(line, flush=True)
     if json_file is not None:
         _write(lambda file: results.write(result, file), json_file)
     if html is not None:
         _write(lambda file: report.write([result], file), html)
-    if "stopped" in result:  # by a signal: what was measured until then is on the screen and in the files
+    if "stopped" in result:  # by a signal: the figures until then are on the screen and in the files
         raise typer.Exit(result["stopped"]["status"])
 
 
@@ -97,12 +97,12 @@ def _counts(text: str, option: str, least: int) -> tuple[int, ...]:
 
 
 def _peers_if(quick: bool) -> str:
-    """Of whom a command asks where it is not said: a short look at onstream needs none of them."""
+    """The default of --vs: a short look at onstream needs no peers."""
     return "none" if quick else "auto"
 
 
 def _comparison(device: str, vs: str, rounds: int, samples: int, quick: bool, limit_s: float) -> message.Settings:
-    """What every comparison with peers is told."""
+    """The settings of every comparison with peers."""
     from . import message, peers
 
     return message.Settings(
@@ -229,7 +229,7 @@ def aggregation_command(
     json_file: Json = None,
     html: Tables = None,
 ) -> None:
-    """Shows what an operation costs alone, and prepared and posted with others."""
+    """Shows the cost of an operation alone, and prepared and posted with others."""
     from . import aggregation
 
     settings = replace(

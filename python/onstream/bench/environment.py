@@ -1,6 +1,6 @@
 """Where a figure was measured: everything that a reader needs to judge it, as plain data.
 
-Only looks, never fails: what cannot be found out is null.
+Only looks, never fails: a value that cannot be found out is null.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 QUERY_TIMEOUT_S = 20
-# Variables that change what is measured: of this library, of the peers and what is below them.
+# Variables that change the figures: of this library, of the peers and of the libraries below them.
 VARIABLES = re.compile(
     r"(ONSTREAM|NCCL|NVSHMEM|SHMEM|CUDA|NVIDIA|TORCH|OMPI|OPAL|PMIX|PRTE|UCX|MPICH|MPIR|FI|OMP|GOMP)_(?!.*SECRET)"
 )

@@ -34,7 +34,7 @@ def lines_of_any(result: dict[str, Any]) -> list[str]:
 
 
 def short_of(result: dict[str, Any]) -> list[str]:
-    """The bars of a result and what was reached, or the few lines that sum it up."""
+    """The bars of a result and the figures reached, or the few lines that sum it up."""
     if result["kind"] == "message":
         return [f"-- messages, {result['ranks']}", *verdict_lines(result)]
     if result["kind"] == "startup":
@@ -169,7 +169,7 @@ def _rounds_text(settings: dict[str, Any]) -> str:
 
 
 def one_sided_verdicts(result: dict[str, Any]) -> list[str]:
-    """What the bars ask for and what was reached; results from before there were bars are judged now."""
+    """The bars and the figures reached; results from before there were bars are judged now."""
     lines = []
     for verdict in result["verdicts"] if "verdicts" in result else one_sided.judge(result):
         word = word_of(verdict, result)
@@ -279,7 +279,7 @@ def collective_verdicts(result: dict[str, Any]) -> list[str]:
 
 
 def _upc(result: dict[str, Any]) -> list[str]:
-    """Naive and onstream side by side, one line a case and size. What a quick run would gain says nothing."""
+    """Naive and onstream side by side, one line a case and size. The gain in a quick run says nothing."""
     quick = result["settings"].get("quick", False)
     head = f"{'':>40} {'':>7} {'threads':>8} {'path':>6} {'size':>12} {'naive':>10} {'onstream':>10}"
     lines = [

@@ -1,9 +1,9 @@
 """`onstream bench message`: runs the message cases, beside the peers in the same call, and makes the result.
 
 The programs of a round run one after another and each round starts with another one, so that a change of the machine's
-speed meets all of them. Nothing else is written than the JSON file asked for and the peers' folders. Without a forced
-path onstream must run every case. What a forced path cannot carry is named in the result with the reason, and so is a peer
-that cannot run here, or ends early.
+speed meets all of them. It writes only the JSON file asked for and the peers' folders. Without a forced path onstream
+must run every case. The result names, with the reason, the cases that a forced path cannot carry, and each peer that
+cannot run here or ends early.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Settings:
         ]
 
     def without_path(self) -> str:
-        """What would be measured, did path memop have it: where the host waits, and plain memory by default."""
+        """The submission and memory that path memop leaves out: the host's waits, and plain memory by default."""
         if self.path != "memop":
             return ""
         left = ["submission host"] if "host" in self.submissions else []
@@ -134,8 +134,8 @@ class Settings:
 
 @dataclass
 class Contender:
-    """One program of the comparison, and what it has shown so far. Of onstream: cases after the first that failed are
-    dropped, from then on."""
+    """One program of the comparison, and its samples so far. onstream's cases after its first that failed are dropped
+    from then on."""
 
     who: str
     variant: Variant
@@ -155,7 +155,7 @@ class Contender:
 
 
 def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
-    """Runs everything and returns the result: plain data, what --json writes."""
+    """Runs everything and returns the result: plain data, as --json writes it."""
     settings = wanted.resolved()
     for pair in wanted.without_cases():
         say(f"left out, as onstream has no such case: {pair}")
@@ -177,7 +177,7 @@ def compare(kind: str, settings: Settings, contenders: list[Contender], say: Say
     stopped = None
     try:
         settings = _all_rounds(contenders, settings, missing, progress, say)
-    except (KeyboardInterrupt, SystemExit) as stop:  # what was measured until then is not lost
+    except (KeyboardInterrupt, SystemExit) as stop:  # the samples until then are not lost
         if not _measured(contenders):
             raise
         stopped = _stopped(stop, progress)
@@ -293,7 +293,7 @@ def own_contenders(settings: Settings) -> list[Contender]:
 
 
 def _parts(variant: Variant, cases: list[Case]) -> list[list[Case]]:
-    """What goes into one start each: of a forced path a mode and submission, as what it cannot carry ends the world."""
+    """The cases of each start; with a forced path one mode and submission, as a case it cannot carry ends the world."""
     if variant.path == "auto":
         return [cases] if cases else []
     parts: dict[tuple[str, str], list[Case]] = {}
@@ -357,7 +357,7 @@ def _peer_cases(peer: peers.Peer, contenders: list[Contender], settings: Setting
             case = case_of(settings.device, own.mode, "host", own.bytes, window=settings.window, quick=settings.quick)
         if case.submission in peer.submissions and peer.has(case):
             cases[case] = None
-    return sorted(cases, key=lambda case: SUBMISSIONS.index(case.submission))  # capture may be what a peer dies of
+    return sorted(cases, key=lambda case: SUBMISSIONS.index(case.submission))  # a peer may die of capture
 
 
 def _result(

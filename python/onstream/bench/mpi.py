@@ -48,7 +48,7 @@ def prepare(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2, memory: str
 
 
 def build(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2) -> Program:
-    """Installs and builds what is missing under `folder`; afterwards the program is ready to run."""
+    """Installs and builds the missing parts under `folder`; afterwards the program is ready to run."""
     home, compiler = home_of(mpi, folder), compiler_of(mpi, folder)
     program = home / source.stem
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
@@ -102,7 +102,7 @@ def _installed_compiler(mpi: Mpi, home: Path) -> Path:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Of the processes that use this module: its folder is their lock, and nothing is left behind."""
+    """Lets one process at a time use this module: its folder is the lock, and nothing is left behind."""
     lock = os.open(Path(__file__).parent, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

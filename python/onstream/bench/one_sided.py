@@ -1,9 +1,9 @@
 """`onstream bench one_sided`: puts, gets, signals and barriers, from kernels, on streams and by hosts.
 
-What each case does stands in bench/one_sided.cpp; the time is of one op one way. The get from a busy target is measured
-twice: as the ranks reach each other, and with path `stage`, where the target's helper thread serves it. Beside it, in
-the same run: on the host device MPI_Put with MPI_Win_flush (bench/mpi_one_sided.c), on GPUs what NVSHMEM's host library
-has on a stream, as bench_message and bench_collective drive it: put with signal and wait, and barrier. Programs alternate,
+bench/one_sided.cpp defines the cases; the time is of one op one way. The get from a busy target is measured twice: as
+the ranks reach each other, and with path `stage`, where the target's proxy thread serves it. Beside it, in the same
+run: on the host device MPI_Put with MPI_Win_flush (bench/mpi_one_sided.c), on GPUs the stream calls of NVSHMEM's host
+library, as bench_message and bench_collective drive it: put with signal and wait, and barrier. Programs alternate,
 round by round. The bars are data here; each is judged by the median over the rounds, and the verdict tells in how many
 rounds it was reached.
 """
@@ -71,7 +71,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Bar:
-    """Of some cases, each judged: at most so many us, at least so many GB/s, or times a row of the same run."""
+    """A bar for each of some cases: at most so many us, at least so many GB/s, or times a row of the same run."""
 
     device: str
     cases: tuple[str, ...]
@@ -82,7 +82,7 @@ class Bar:
     ranks: int = 2
     against: tuple[str, str] = ("", "")  # of x: whose row of which case. onstream's own is a reference with a spread
     hardware: str = ""  # must be part of the device's name
-    peer: str = ""  # what another library reached on that hardware, in words
+    peer: str = ""  # another library's figure on that hardware, in words
     why: str = ""  # where the time goes if it is missed; docs/decisions/0014 has the measurements
 
 
@@ -97,8 +97,8 @@ def _h200(cases: tuple[str, ...], submission: str, size: int, limit: float, unit
 
 
 # A word that is its own signal and a line that carries any 8 bytes are both puts of 8 B; bytes beside their signal or not
-# are both a put with signal on a stream. MPI_Put with MPI_Win_flush is a store into shared memory: what does the same here
-# is put and quiet; a put_signal that is waited for is a trip between two CPUs, and so is MPI's with a flag.
+# are both a put with signal on a stream. MPI_Put with MPI_Win_flush is a store into shared memory, as put and quiet are
+# here; a put_signal that is waited for is a trip between two CPUs, and so is MPI's with a flag.
 BARS = (
     Bar("host", ("host-put",), "host", 8, 1.0, "x", against=("onstream", "own-put")),
     Bar("host", ("host-get",), "host", 8, 1.0, "x", against=("onstream", "own-get")),
@@ -114,14 +114,14 @@ BARS = (
 )
 
 LEAST_SPREAD = 0.01  # on a quiet machine the quartiles of a loop differ by less than two loops that are alike do
-MOST_SPREAD = 0.10  # what strays by more excuses nothing
+MOST_SPREAD = 0.10  # a larger spread excuses nothing
 
 Key = tuple[str, str, int]  # case, submission, bytes
 
 
 @dataclass
 class Contender:
-    """One program of the comparison, and what it has shown so far."""
+    """One program of the comparison, and its samples so far."""
 
     who: str
     program: Program
@@ -219,7 +219,7 @@ def _nvshmem(settings: Settings) -> list[Contender]:
 
 
 def nvshmem_over(file: str, settings: Settings) -> list[Contender]:
-    """What its host library has alike. Messages are between two; a barrier is of any number."""
+    """The comparable calls of NVSHMEM's host library. Messages take two ranks, a barrier any number."""
     options = ("--library", "nvshmem", "--file", file)
     variables = peers.nvshmem_variables(2 * 16 * MIB + 64 * MIB)
     barriers = programs.as_ranks(
@@ -237,7 +237,7 @@ def nvshmem_over(file: str, settings: Settings) -> list[Contender]:
 def _run(contender: Contender, settings: Settings) -> Error | None:
     words = ("--samples", str(settings.samples), *contender.words)
     finished = programs.execute(contender.program, words, settings.limit_s)
-    seen = set()  # what cannot be captured is measured eagerly once more
+    seen = set()  # a case that cannot be captured is measured eagerly once more
     for line in programs.rows_of(contender.program.name, finished.out):
         if "samples_s" not in line:
             contender.heading.update(line)
@@ -260,8 +260,8 @@ def _row(contender: Contender, key: Key, rounds: list[list[float]]) -> dict[str,
 
 def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
     """One verdict for every case of every bar that the result has, with its reference if the bar has one; absolute ones
-    on the hardware they were stated for. Beside this rank's own memory the bar is the limit or, where that is more, what
-    the reference itself strays in the same run: its third quartile over its median, LEAST_SPREAD to MOST_SPREAD.
+    on the hardware they were stated for. Beside this rank's own memory the bar is the limit or, where that is more, the
+    spread of the reference itself in the same run: its third quartile over its median, LEAST_SPREAD to MOST_SPREAD.
     """
     verdicts = []
     for bar in _stated_for(result):

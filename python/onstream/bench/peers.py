@@ -1,8 +1,8 @@
 """The peers of `--vs`: which there are, which cases each has, and how each is had or why it is not.
 
 NCCL and NVSHMEM run in onstream's own bench program, which opens them at run time (bench/library_nccl.cpp,
-library_nvshmem.cpp); MPI libraries run bench/mpi_peer.c. What cannot be had is never an error: the result names it with
-the reason.
+library_nvshmem.cpp); MPI libraries run bench/mpi_peer.c. A peer that cannot be had is never an error: the result names
+it with the reason.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NVSHMEM = ("libnvshmem_host.so.3", "nvidia-nvshmem-cu13")  # and the package tha
 
 @dataclass(frozen=True)
 class Job:
-    """What a peer is to run."""
+    """The job that a peer is to run."""
 
     device: str
     ranks: int
     largest: int  # bytes of a buffer
-    folder: Path  # where what is installed and compiled is kept
+    folder: Path  # for installed packages and compiled programs
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def find_nvshmem() -> str:
 
 
 def nvshmem_variables(heap_bytes: int) -> dict[str, str]:
-    """What its programs are started with, where the user's environment does not say otherwise. Ranks of one host: neither
-    networks nor multicast are of use, and what is measured is not NCCL."""
+    """Variables of NVSHMEM's programs, where the user's environment does not set them. The ranks are of one host:
+    neither networks nor multicast are of use, and NCCL is not to be measured here."""
     variables = {
         "NVSHMEM_SYMMETRIC_SIZE": str(heap_bytes),
         "NVSHMEM_DISABLE_NVLS": "1",
@@ -119,7 +119,7 @@ WORDS = ("auto", "none", "mpi", *PEERS)
 
 
 def names_from(text: str, device: str, *, also: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Reads --vs. auto: all that may be had for the device; mpi: every MPI library; `also`: what the caller knows."""
+    """Reads --vs. auto: all that may be had for the device; mpi: every MPI library; `also`: names of the caller."""
     names: list[str] = []
     for word in (part.strip() for part in text.split(",") if part.strip()):
         if word not in WORDS:
@@ -135,7 +135,7 @@ def names_from(text: str, device: str, *, also: tuple[str, ...] = ()) -> tuple[s
 
 
 def find_library(name: str, soname: str, package: str) -> str:
-    """What dlopen gets: from the wheel in this Python, from the one in the python3 of PATH, or the loader's own."""
+    """The file for dlopen: of the wheel in this Python, of the one in the python3 of PATH, or the loader's own."""
     places = [*_wheel_folders(name), *_loader_folders(soname)]
     for place in places:
         if (place / soname).exists():

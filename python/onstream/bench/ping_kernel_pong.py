@@ -1,6 +1,6 @@
 """`onstream bench ping-kernel-pong`: wait, compute, send, between two ranks; driven by the host, the stream, or the kernel.
 
-What is timed, and the ways of driving it, stand in bench/ping_kernel_pong.cpp. The gain is the synchronous step's time
+bench/ping_kernel_pong.cpp describes the timed step and the ways of driving it. The gain is the synchronous step's time
 over the way's; CPU time is that of the calling thread, which a stream-ordered program leaves free.
 """
 

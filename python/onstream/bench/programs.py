@@ -30,7 +30,7 @@ KILL_AFTER_S = 5.0
 OWN_WORD = re.compile(
     r"(?:^|\] )(?:bench_\w+|upc_\w+|mpi_peer|mpi_one_sided|mpi_collectives|torch_collectives): "
 )  # how our native programs begin a failure; it goes on in lines that are indented
-RANK_WORD = re.compile(r"\[\d+\] ")  # what the launcher puts before a rank's last lines, which it repeats
+RANK_WORD = re.compile(r"\[\d+\] ")  # the launcher's prefix of a rank's last lines, which it repeats
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class _Reader(threading.Thread):
                     self._on_line(line)
 
     def text(self) -> str:
-        """All of it. What a program left running, with the stream in its hands, is not waited for."""
+        """All of it. It does not wait for processes that the program left running with the stream open."""
         self.join(KILL_AFTER_S)
         return "".join(self._lines)
 
@@ -212,7 +212,7 @@ def rows_of(name: str, text: str) -> list[dict[str, Any]]:
 
 
 def failure_of(text: str) -> str:
-    """The reason in what a program said: its own word if there is one, else the last lines."""
+    """The reason in a program's output: its own error line if there is one, else the last lines."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     own: list[list[str]] = []
     within = False

@@ -1,7 +1,7 @@
 """How far a comparison is: cases that were measured of all that will be, and about how long the rest takes.
 
-The estimate takes the rest for as slow as what was measured. Told at most every few seconds, from whichever thread reads
-the programs' output.
+The estimate takes the rest for as slow as the measured cases. The thread that reads the programs' output tells it, at
+most every few seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 TELL_EVERY_S = 5.0
 
-Say = Callable[[str], None]  # shows a line to who waits
+Say = Callable[[str], None]  # shows a line to the user
 
 
 class Progress:

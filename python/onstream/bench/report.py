@@ -1,4 +1,4 @@
-"""The page of results: self-contained HTML, made from what --json wrote; several results make one page.
+"""The page of results: self-contained HTML, made from the files of --json; several results make one page.
 
 Every plot and table names its mode, submission and memory. Bands are the quartiles of all samples. The hardware's limits
 come from floors.json. Nothing is fetched, and the page follows the reader's light or dark.
@@ -120,8 +120,8 @@ def _messages(result: dict[str, Any]) -> Iterator[str]:
 
 
 def _groups(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
-    """Mode and how it is submitted. What the host waits for stands beside what is ordered on a stream, if that is all
-    that a peer has; ring and ring-plan are one."""
+    """Mode and how it is submitted. If a peer has only cases where the host waits, they stand beside those ordered on
+    a stream; ring and ring-plan are one."""
     keys = list(dict.fromkeys((_mode(row), row["submission"]) for row in rows if row["who"] == "onstream"))
     for mode, submission in keys:
         own = [row for row in rows if (_mode(row), row["submission"]) == (mode, submission)]
@@ -155,7 +155,7 @@ def _key(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _labels(rows: list[dict[str, Any]]) -> dict[tuple[str, ...], str]:
-    """What tells each line from the others, and no more."""
+    """A label of each line, with only the words that tell it from the others."""
     keys = list(_series(rows))
     memories = {key[3] for key in keys if key[0] == "onstream"}
     labels = {}

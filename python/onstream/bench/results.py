@@ -1,4 +1,4 @@
-"""A result: what every kind of it begins with, and how it is written to a file and read again."""
+"""A result: the first fields of every kind, and how it is written to a file and read again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def command_of(words: Iterable[str]) -> str:
 
 
 def preamble(kind: str, where: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """What every result begins with: what it is, and how and where it was come by."""
+    """The first fields of every result: its kind, and how and where it was measured."""
     return {
         "schema": SCHEMA,
         "kind": kind,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Summary:
-    """Seconds, but for the counts."""
+    """Seconds, except the counts."""
 
     median_s: float
     min_s: float

@@ -19,7 +19,7 @@ SUBMISSION_TITLES = {
 QUICK = "quick run, no verdict"
 BUSY = 0.5  # load of others, per core, above which a run says that it is disturbed
 
-# What goes into README; all the rest is in the file.
+# The sizes that go into README; all others are in the file.
 HEAD_SIZES = {
     "ping-pong": (8, 64 * KIB, MIB, 256 * MIB),
     "pipelined": (8, MIB),
@@ -87,7 +87,7 @@ def lines_of(result: dict[str, Any]) -> list[str]:
 
 
 def what_of(row: dict[str, Any]) -> str:
-    """What one figure of the row's mode is the time of."""
+    """The event whose time one figure of the row's mode is."""
     return {
         "ping-pong": "half a round trip",
         "ring": "one step: send to the next, receive from the last",
@@ -106,7 +106,7 @@ def heading_of(result: dict[str, Any]) -> str:
 
 
 def word_of(verdict: dict[str, Any], result: dict[str, Any]) -> str:
-    """What a line about a bar begins with. A quick run shows that things work; its figures judge nothing."""
+    """The first word of a line about a bar. A quick run shows that things work; its figures judge nothing."""
     if _is_quick(result):
         return f"{QUICK}: {'holds' if verdict['holds'] else 'missed'}"
     return "holds " if verdict["holds"] else "MISSED"
@@ -122,7 +122,7 @@ def why_missed(verdict: dict[str, Any]) -> str:
 
 
 def not_run_lines(whats: Iterable[tuple[str, str]]) -> list[str]:
-    """Of bars without a verdict, each as what it is of and why: one line for each reason."""
+    """The lines about bars without a verdict, each given as its subject and reason: one line for each reason."""
     by_reason: dict[str, list[str]] = {}
     for what, why in whats:
         by_reason.setdefault(why, []).append(what)
@@ -153,7 +153,7 @@ def verdict_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _failed(result: dict[str, Any]) -> list[str]:
-    """What a path could not carry: one line for each reason. Results from before this was told have none."""
+    """The cases that a path could not carry: one line for each reason. Results from before this was told have none."""
     by_reason: dict[str, list[str]] = {}
     for one in result.get("cases_missing", []):
         what = f"{one['mode']} {one['submission']}, {one['memory']} memory, path {one['path']}"
@@ -169,7 +169,7 @@ def _not_run(result: dict[str, Any]) -> list[str]:
 
 
 def how_of(verdict: dict[str, Any]) -> str:
-    """Mode, submission, and what was forced."""
+    """Mode, submission, and the forced path and blocks."""
     how = f"{verdict['via']} {verdict['submission']}"
     if verdict["path"] != "auto":
         how += f", path {verdict['path']}"
@@ -179,7 +179,7 @@ def how_of(verdict: dict[str, Any]) -> str:
 
 
 def markdown_of(result: dict[str, Any], file: str) -> list[str]:
-    """README's table of one result: what was measured where, then a row a mode and size, a column a library."""
+    """README's table of one result: device and settings, then a row a mode and size, a column a library."""
     if result.get("schema") != 1 or result.get("kind") != "message":
         raise InvalidArgumentError(f"{file} is no result of `onstream bench message` with schema 1")
     plain = [row for row in result["rows"] if row["path"] in ("auto", "its own") and not row.get("max_blocks")]
@@ -202,7 +202,7 @@ def markdown_of(result: dict[str, Any], file: str) -> list[str]:
 
 
 def _markdown_bars(result: dict[str, Any]) -> list[str]:
-    """What was asked for, and the best figure reached."""
+    """The bars, and the best figure reached for each."""
     missing = [TITLES[name] for name in result["peers_missing"]]  # the result tells why
     notes = ["", f"Not in this run: {', '.join(missing)}."] if missing else []
     notes += [part for line in _not_run(result) for part in ("", f"Bars {line}.")]
@@ -243,7 +243,7 @@ def _key(row: dict[str, Any]) -> tuple[str, str, int]:
 
 
 def _figure(row: dict[str, Any]) -> str:
-    """Times for what is bound by latency, bandwidth for what is bound by bytes."""
+    """Times for rows that are bound by latency, bandwidth for those bound by bytes."""
     if row["mode"] in ("ping-pong", *RINGS) and row["bytes"] < MIB:
         return time_text(row["median_s"])
     if row["bytes"] < KIB:

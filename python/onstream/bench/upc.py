@@ -1,9 +1,9 @@
 """`onstream bench upc`: UPC's calls on device memory, against a program that has none of it in the shared space.
 
 Three C programs of bench/, which know no more than onstream_upc.h: memput and memget of 2 threads from 1 B to 4 MiB; a
-memget of 8 KiB from a thread that multiplies matrices, directly and (path `stage`) by its helper thread; and a product of
-matrices over all threads. `naive` is what such programs do without shared device memory: copies into and out of temporary
-buffers, and two barriers. The data of every case are checked.
+memget of 8 KiB from a thread that multiplies matrices, directly and (path `stage`) by its proxy thread; and a product
+of matrices over all threads. `naive` does as such programs do without shared device memory: copies into and out of
+temporary buffers, and two barriers. The data of every case are checked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TITLES = {
 }
 WAYS = {"naive": "naive", "onstream": "onstream", "local": "without moving data"}
 PROGRAMS = ("upc_latency", "upc_busy", "upc_matmul")
-MATRIX = {"host": 512, "cuda": 4096}  # the default; and of what keeps a thread busy
+MATRIX = {"host": 512, "cuda": 4096}  # the default; BUSY_MATRIX keeps a thread busy
 BUSY_MATRIX = {"host": 192, "cuda": 4096}
 
 
@@ -51,7 +51,7 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
     if settings.device not in SIZES:
         raise InvalidArgumentError(f"device is '{settings.device}'; there are {', '.join(SIZES)}")
     threads = settings.threads or min(4, max(2, len(os.sched_getaffinity(0))))
-    for name in PROGRAMS:  # first: what is not here is told before anything is measured
+    for name in PROGRAMS:  # first: a missing compiler is told before anything is measured
         compiled(name)
     where = environment.collect()
     rows = []
@@ -79,7 +79,7 @@ def device_name(kind: str, where: dict[str, Any]) -> str:
 
 
 def compiled(name: str) -> Path:
-    """A program of bench/, newer than what it is made of."""
+    """A program of bench/, newer than its sources."""
     bench, build = programs.source_folder(), programs.build_folder()
     library, headers = build / "compat" / "upc", bench.parent / "compat" / "upc" / "include"
     if not (library / "libonstream_upc.so").exists():
@@ -133,7 +133,7 @@ def _row(row: dict[str, Any], path: str, size: int) -> dict[str, Any]:
 
 
 def gains_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each case and size that was measured both ways, how many times as long the naive way takes."""
+    """The ratio of the naive time to onstream's, for each case and size that was measured both ways."""
     naive = {(row["case"], row["bytes"], row["path"]): row["median_s"] for row in rows if row["way"] == "naive"}
     return [
         {"case": row["case"], "bytes": row["bytes"], "path": row["path"], "gain": naive[key] / row["median_s"]}

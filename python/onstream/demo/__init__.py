@@ -3,8 +3,8 @@
 run_demo() is all that the command line needs. How the parts fit:
 
     bathymetry.py   a file becomes elevations        sea.py      elevations become a grid in metres
-    voyage.py       source, gauges, travel times     job.py      what the ranks get, and what they leave
-    rank.py         what every rank runs             driver.py   starts them and has the report written
+    voyage.py       source, gauges, travel times     job.py      input and result of the ranks, as files
+    rank.py         the program of every rank        driver.py   starts them and has the report written
     page.py, svg.py, raster.py, picture.py           the report
 
 The solver itself is C++ (apps/tsunami).

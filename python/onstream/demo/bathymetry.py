@@ -1,7 +1,7 @@
 """Reading sea floors: elevation in metres (negative under water) on a rectangular grid.
 
-load() takes what matplotlib ships (no path), or the user's own .npz, .npy or .png. Everything that cannot be a sea floor
-raises InvalidArgumentError with the values and what to do. Nothing is cached; pickled data is never read.
+load() reads matplotlib's sample file (no path), or the user's own .npz, .npy or .png. Data that cannot be a sea floor
+raise InvalidArgumentError with the values and the remedy. Nothing is cached; pickled data is never read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""run_demo(): prepares the sea, starts the ranks, judges what they computed and has the report written.
+"""run_demo(): prepares the sea, starts the ranks, judges their results and has the report written.
 
-Everything a user can get wrong is found before a rank starts, said in one line on standard error, and gives exit code 2;
-a check that fails gives 1. Blocks until all is done.
+Every error of the user is found before a rank starts, told in one line on standard error, and gives exit code 2; a
+check that fails gives 1. Blocks until all is done.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FRAMES = 60
 FRAME_CELLS = 60 * 4_000_000  # of all frames together: a larger sea gets fewer, 6 at least
 PICTURE_CELLS = 1600  # about, each way; larger seas are thinned for the report
 HUMP_M = 5.0
-BYTES_A_CELL = 100  # what preparing the sea takes, about: a dozen fields of doubles
+BYTES_A_CELL = 100  # to prepare the sea, about: a dozen fields of doubles
 MOST_STEPS = 100_000_000  # a year of a coarse sea; each is kept for every gauge
 VOLUME_TOLERANCE = 1e-12  # relative; rounding of one addition a cell and step, of random sign
 
@@ -229,7 +229,7 @@ def _grid_for(floor: bathymetry.Bathymetry) -> tuple[int, int]:
 
 
 def _stride(rows: int, columns: int) -> int:
-    """Of the cells that pictures show: about PICTURE_CELLS each way, but two rows and columns at least."""
+    """The stride of the cells in pictures: about PICTURE_CELLS each way, but two rows and columns at least."""
     return max(1, min(-(-max(rows, columns) // PICTURE_CELLS), min(rows, columns) // 2))
 
 
@@ -286,7 +286,7 @@ def _judge(plan: _Plan, job: Job, folder: Path) -> Outcome:
 
 
 def _alone_s(result: dict[str, Any]) -> float | None:
-    """What one rank took for the same steps, if that was the comparison."""
+    """Seconds that one rank took for the same steps, if that was the comparison."""
     same = result["check"]
     return same["wall_s"] if same is not None and same["how"] == "one rank" else None
 

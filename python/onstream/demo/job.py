@@ -1,4 +1,4 @@
-"""Job: what the ranks of a demo are told, and what rank 0 leaves, as files in one folder.
+"""Job: the input of a demo's ranks, and the result that rank 0 leaves, as files in one folder.
 
 job.json holds the numbers; depth.npy and surface.npy the whole sea, of which each rank maps its own block; result.json
 and result.npz the outcome. Written by one side before the other reads; nothing is locked.

@@ -49,7 +49,7 @@ def render(outcome: Outcome) -> str:
 
 
 def wave_limit(outcome: Outcome) -> float:
-    """The height that the colour scale ends at: what the wave keeps to once it has left its source."""
+    """The height at which the colour scale ends: the wave stays below it once it has left its source."""
     later = outcome.frames[max(1, len(outcome.frames) // 10) :]
     wet = outcome.sea.wet
     sample = np.stack([frame[wet] for frame in (later if len(later) else outcome.frames)[::4]])

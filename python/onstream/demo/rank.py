@@ -1,4 +1,4 @@
-"""What every rank of the demo runs: python -m onstream.demo.rank FOLDER.
+"""The program of every rank of the demo: python -m onstream.demo.rank FOLDER.
 
 Advances the wave from frame to frame; rank 0 collects frames, gauges and times, says how far it is, and afterwards runs
 the whole sea once more in a world of its own to compare bit for bit. Every wait is bounded by the world's deadline.
@@ -30,7 +30,7 @@ WARM_STEPS = 2  # not timed: memory is touched and code is loaded for the first 
 
 @dataclass
 class Collected:
-    """What rank 0 has of a simulation; on other ranks only `ranks` is filled."""
+    """Rank 0's record of a simulation; on other ranks only `ranks` is filled."""
 
     ranks: list[dict[str, Any]] = field(default_factory=list)  # times, exchanges and device of each
     grid: list[int] = field(default_factory=list)
@@ -75,7 +75,7 @@ def simulate(world: World, job: Job, folder: Path, *, capture: bool, title: str)
 
 
 class _Clock:
-    """Advances a solver in calls of CHUNK_S and adds up what they take, all steps counted as the timed ones."""
+    """Advances a solver in calls of CHUNK_S and adds up their times; untimed steps count as long as the timed ones."""
 
     def __init__(self, tsunami: _core.Tsunami, steps: int) -> None:
         self._tsunami = tsunami
@@ -128,7 +128,7 @@ def _tell(job: Job, frame: int, title: str, seconds: float) -> None:
 
 
 def _compare(job: Job, folder: Path, first: Collected) -> dict[str, Any]:
-    """The same sea once more: on one rank, or, if it was one rank, the other way of enqueueing."""
+    """Runs the same sea once more: on one rank, or, if it was one rank, with the other way of enqueueing."""
     capture = job.capture if job.ranks > 1 else not job.capture
     with World(launch=Launch(0, 1, 0, ""), device=job.device) as world:
         again = simulate(world, job, folder, capture=capture, title="check")
@@ -164,7 +164,7 @@ def run_job(folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """What a person should read when a rank ends early is the error, not where in this file it came up."""
+    """Runs the job. A rank that ends early prints its error in one line, without a traceback."""
     try:
         run_job(Path(arguments[0]))
     except Error as error:

@@ -70,7 +70,7 @@ class Painter:
 
 
 def signed_root(values: Any, limit: float) -> Any:
-    """-1 to 1: what the colour follows."""
+    """Values from -1 to 1, as the colour scale takes them."""
     return np.sign(values) * np.sqrt(np.minimum(np.abs(values) / limit, 1.0))
 
 

@@ -66,7 +66,7 @@ class Sea:
         return COURANT / math.sqrt(float(rate.max()))
 
     def volume_m3(self, elevation: Array) -> float:
-        """Water above the sea level at rest: what the scheme conserves."""
+        """Water above the sea level at rest, which the scheme conserves."""
         area = (self.width_m * self.height_m)[:, None]
         return math.fsum((np.asarray(elevation, dtype=np.float64) * area).ravel())
 

@@ -191,7 +191,7 @@ def gauge_chart(outcome: Outcome, number: int, gauge: Gauge) -> str:
 
 
 def time_bars(times: Sequence[RankTimes]) -> str:
-    """Two bars a rank: what its compute stream and its exchange stream did in a step, to one scale."""
+    """Two bars a rank: the work of its compute stream and of its exchange stream in a step, to one scale."""
     width, left, bar, gap = 860, 128, 15, 15
     longest = max((max(t.compute + t.wait, t.move + t.neighbour) for t in times), default=1.0) or 1.0
     top = _round_up(longest)

@@ -35,9 +35,9 @@ def run(
     0 if every rank returned 0, else the code of the rank that failed first (128 + number for a signal), 124 after
     timeout_s, 126 or 127 if the program cannot be started. `env` is added to this process's environment.
     output: "prefixed", every line with its rank; "relayed", as it is, but through us, so that the job ends if its reader
-    does; "own", standard output is the ranks' own. Signals are forwarded when called from the main thread. `called` is
-    what our own words begin with. descriptors: those of this process that the ranks get, 0 for rank 0 alone; without it
-    nobody reads standard input.
+    does; "own", standard output is the ranks' own. Signals are forwarded when called from the main thread. The
+    launcher's own lines begin with `called`. descriptors: those of this process that the ranks get, 0 for rank 0 alone;
+    without it nobody reads standard input.
     """
     if size < 1:
         raise ValueError(f"a job of {size} ranks cannot run; ask for 1 or more")

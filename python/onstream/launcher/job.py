@@ -43,7 +43,7 @@ CODE_TIMEOUT = 124
 
 @dataclass(frozen=True)
 class Given:
-    """The same for every rank."""
+    """The settings that all ranks share."""
 
     command: list[str]
     env: dict[str, str]  # added to this process's
@@ -81,7 +81,7 @@ class Job:
     def start(self, given: Given) -> None:
         shared = {**os.environ, **given.env}
         shared.pop("ONSTREAM_PORT", None)
-        shared.setdefault("PYTHONUNBUFFERED", "1")  # what a killed rank printed must not be lost
+        shared.setdefault("PYTHONUNBUFFERED", "1")  # the output of a killed rank must not be lost
         # So that `python` is the one that has onstream, also when no environment was activated.
         shared["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), shared.get("PATH", os.defpath)])
         shared["ONSTREAM_SIZE"] = shared["ONSTREAM_LOCAL_SIZE"] = str(self.size)
@@ -122,7 +122,7 @@ class Job:
             if pipe is None:
                 continue
             os.set_blocking(pipe.fileno(), False)
-            # The type of a Popen pipe says less than what it is with bufsize=-1.
+            # With bufsize=-1 a Popen pipe is a BufferedReader; its declared type is only IO[bytes].
             name = f"onstream[{rank.number}]".encode() if prefix else b""
             source = Source(pipe, sink, self.screen, prefix, tail, name)  # type: ignore[arg-type]
             source.asks = self.typing is not None and rank.number == 0 and sink.isatty()
@@ -142,7 +142,7 @@ class Job:
         self._look_for_failures()
         self._end_typing()
         for rank in self.ranks:
-            rank.signal(signal.SIGKILL)  # what ranks left running in their groups
+            rank.signal(signal.SIGKILL)  # processes that ranks left running in their groups
         self._drain()
         return self._conclude()
 
@@ -202,7 +202,7 @@ class Job:
 
     def _cannot_write(self, sink: BinaryIO, error: OutputError) -> None:
         self._end_at(self.now())
-        if not self.failed:  # what ranks say of each other's end from here on is about that end alone
+        if not self.failed:  # later lines of ranks are only about this end
             self.unwritable = self.unwritable or error
             for source in self.holding:
                 if source.sink is not sink:
@@ -353,7 +353,7 @@ class Job:
         assert failed.code is not None
         code = failed.code if failed.code > 0 else 128 - failed.code
         if self.interrupted_by is not None:
-            # Of ranks that are all interrupted, some may end by the error that another's end gave them.
+            # When all ranks are interrupted, some may end by the error that another's end gave them.
             own = (-self.interrupted_by, 128 + self.interrupted_by, -signal.SIGTERM, -signal.SIGKILL)
             if self.failed[0].seen_at >= self.interrupted_at and any(rank.code in own for rank in self.failed):
                 how = "interrupted" if self.interrupted_by == signal.SIGINT else "ended"

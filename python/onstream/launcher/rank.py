@@ -53,7 +53,7 @@ class Rank:
         return self.code is not None
 
     def last_words(self) -> list[bytes]:
-        """Of its last lines those that tell an error: from the traceback on, if there is one."""
+        """Those of its last lines that tell an error: from the traceback on, if there is one."""
         lines = list(self.tail)
         starts = [i for i, line in enumerate(lines) if line.startswith(TRACEBACK)]
         if not starts:
@@ -64,7 +64,7 @@ class Rank:
         return [line for line in lines[start:] if not LOGGED.match(line)]
 
     def least_words(self) -> int:
-        """How many lines of them tell it: a whole traceback, else what came last, as it goes out together."""
+        """How many of those lines are needed to tell the error: a whole traceback, else only the last line."""
         words = self.last_words()
         return len(words) if any(line.startswith(TRACEBACK) for line in words) else 1
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 LONGEST_LINE = 16 << 20
 CUT = b" [the line is cut here, after 16 MiB, and goes on below]"
-PAUSE_S = 0.05  # after which what a rank wrote to standard error goes out
+PAUSE_S = 0.05  # after which a rank's lines of standard error go out
 LONGEST_HOLD_S = 0.5  # of a rank that never pauses
 MOST_HELD = 1 << 20  # of lines of standard error
 LONGEST_TOLD = 1 << 16  # of a line that is repeated at the end
@@ -54,7 +54,7 @@ class Source:
     silenced: bool = False
 
     def read(self) -> bool:
-        """Passes on what is there. False at the end of the stream."""
+        """Passes on the bytes that are there. False at the end of the stream."""
         try:
             chunk = os.read(self.pipe.fileno(), 1 << 16)
         except BlockingIOError:

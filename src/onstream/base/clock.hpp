@@ -23,7 +23,7 @@ class Deadline {
   explicit Deadline(double timeout_s)
       : limit_s_(timeout_s), at_ns_(lived_ns() + static_cast<std::uint64_t>(timeout_s * 1e9)) {}
   bool passed() const { return lived_ns() >= at_ns_; }
-  // What it was made with: what an error says that a wait was allowed.
+  // The timeout it was made with, as error messages name it.
   double limit_s() const { return limit_s_; }
   // Seconds left, never negative.
   double left_s() const {

@@ -1,7 +1,7 @@
 // The two ways a failure travels.
 //
-// Control path (set-up, building a plan, bad arguments): throw Error with what failed, with which values, and what to
-// do about it. Data path (anything that runs on a stream): a Status, which is a value; see status.hpp.
+// Control path (set-up, building a plan, bad arguments): throw Error, whose text names the failure, the values and the
+// remedy. Data path (anything that runs on a stream): a Status, which is a value; see status.hpp.
 #pragma once
 
 #include <stdexcept>
@@ -13,13 +13,13 @@ namespace onstream {
 
 enum class ErrorCode {
   invalid_argument,  // the caller's values cannot work
-  unsupported,       // this machine or build lacks what is asked for
+  unsupported,       // this machine or build lacks the feature asked for
   system,            // the operating system or the driver refused
   timeout,           // a deadline passed
   aborted,           // the world failed while, or before, the call ran
   closed,            // the object was destroyed or the peer said goodbye
   truncated,         // a message was larger than its receive (Status::truncated, told by a call that looks for faults)
-  unmapped,          // a message's buffer was freed before it was copied (Status::unmapped, likewise)
+  unmapped,          // a message's buffer was freed before it was copied (Status::unmapped, told in the same way)
 };
 
 const char* name_of(ErrorCode code);

@@ -7,8 +7,8 @@
 namespace onstream {
 
 void end_with_failure() {
-  // Behind the program's own end. exit() inside a function of on_exit() goes on with what is left to run, as Linux has
-  // it.
+  // Runs behind the program's own end. On Linux, exit() inside a function of on_exit() goes on with the functions left
+  // to run.
   static const bool registered = ::on_exit(
                                      [](int status, void*) {
                                        if (status == EXIT_SUCCESS) std::exit(EXIT_FAILURE);

@@ -15,8 +15,8 @@ namespace onstream {
 class Fd {
  public:
   Fd() = default;
-  // Takes over what a call of the system returned; one below 3 moves up, close-on-exec as all are. errno says why none
-  // is valid.
+  // Takes over the result of a system call; a descriptor below 3 moves up, close-on-exec as all are. If the result is
+  // no valid descriptor, errno says why.
   explicit Fd(int fd) : fd_(fd >= 0 && fd <= STDERR_FILENO ? moved_up(fd) : fd) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {

@@ -1,10 +1,10 @@
-// What a forked child does with its parent's worlds: nothing. It has a copy of their memory and none of their threads,
-// so it can neither use them nor take them apart: locks may be held, and condition variables waited at, by threads that
-// it lacks, and what its parent has said to peers is not its own to end.
+// Keeps a forked child from its parent's worlds. The child has a copy of their memory and none of their threads, so it
+// can neither use them nor take them apart: locks may be held, and condition variables waited at, by threads that it
+// lacks, and it must not end its parent's exchanges with peers.
 //
-// This is the one place that knows. A ForkGuard is a member of what must not be used in a child (check()) or must not
-// act there (in_child()); a ParentsOwn is a unique_ptr whose object a child lets go of without destroying it. Neither
-// calls the system: the C library tells of each fork(). A child made by other means (clone) is not known.
+// Only this file handles forks. A ForkGuard is a member of each object that must not be used in a child (check()) or
+// must not act there (in_child()); a ParentsOwn is a unique_ptr whose object a child lets go of without destroying it.
+// Neither calls the system: the C library tells of each fork(). A child made by other means (clone) is not known.
 #pragma once
 
 #include <sys/types.h>

@@ -1,8 +1,8 @@
 // Log lines on standard error, for people: "onstream[2] warn: ...".
 //
 // One log per process, from any thread; each line is written whole. Level and rank are set when a world is created
-// (the last one wins). Who first knows of a failure logs it, once: log_once drops a line whose key was logged before.
-// Nothing here is on a data path.
+// (the last one wins). The first caller that knows of a failure logs it, once: log_once drops a line whose key was
+// logged before. Nothing here is on a data path.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ enum class LogLevel { off, error, warn, info, debug };
 // Reads a value of the parameter `log`. Throws invalid_argument for anything else.
 LogLevel log_level_of(std::string_view name);
 
-// What is written from now on, and the rank that stands before it; a rank below 0 is not shown.
+// Sets the level of the lines written from now on, and the rank in front of them; a rank below 0 is not shown.
 void set_log(LogLevel level, int rank);
 
 bool logs(LogLevel level);

@@ -1,6 +1,6 @@
 // Reading, checking and listing parameters.
 //
-// Everything is driven by parameter_table.inc and, for what a value may be, by parameter_rules.inc; no parameter has
+// Everything is driven by parameter_table.inc and, for the allowed values, by parameter_rules.inc; no parameter has
 // code of its own. Nothing here runs on a data path.
 #include "onstream/base/parameters.hpp"
 

@@ -1,4 +1,4 @@
-// Parameters: values, who set them, and their documentation, all from parameter_table.inc.
+// Parameters: values, their origin, and their documentation, all from parameter_table.inc.
 //
 // Parameters::from_environment() is the only reader of the environment for settings. A World keeps its own copy, so
 // worlds of one process may differ.

@@ -17,7 +17,7 @@ enum class [[nodiscard]] Status : std::uint64_t {
 
 const char* name_of(Status status);
 
-// What an operation was, in a fault record and in messages to people.
+// The kind of an operation, in a fault record and in messages to people.
 enum class OpKind : std::uint32_t {
   none = 0,
   send,

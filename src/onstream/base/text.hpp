@@ -72,7 +72,7 @@ std::optional<Number> number_in(std::string_view text) {
   return value;
 }
 
-// The system's words for an errno, and the resolver's for what getaddrinfo returned; untranslated.
+// The system's words for an errno, and the resolver's for a result of getaddrinfo; untranslated.
 std::string error_text(int error);
 std::string resolver_text(int code);
 

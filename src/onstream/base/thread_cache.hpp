@@ -2,7 +2,8 @@
 // of those that it let go last, and takes it from there without a lock or any other atomic operation: behind a store to
 // memory that another core has, each of those waits until the store is through.
 //
-// For std::allocate_shared. Memory that another thread lets go stays with that one; what a thread keeps goes with it.
+// For std::allocate_shared. Memory that another thread lets go stays with that thread; a thread frees its kept memory
+// when it ends.
 #pragma once
 
 #include <cstddef>

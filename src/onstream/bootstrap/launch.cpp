@@ -1,5 +1,4 @@
-// One function a launcher, tried in order; each fills a Launch and says what identifies the job. settle() does the
-// rest.
+// One function a launcher, tried in order; each fills a Launch and gives the job's identity. settle() does the rest.
 //
 // Ranks of one host meet at an abstract Unix-domain name made from the job's identity: no port can be taken by another
 // program (torchrun's own store holds MASTER_PORT), and the kernel tells that the other end is the same user. Ranks of
@@ -28,7 +27,7 @@ struct Found {
   std::string address;  // of rank 0's host, if the launcher tells
   int first_port = 20000;
   int ports = 10000;   // below the range that the kernel gives to clients
-  std::string advice;  // what to do when the ranks are on several hosts and no address is known
+  std::string advice;  // for the user, when the ranks are on several hosts and no address is known
 };
 
 std::optional<std::string> text_of(const char* name) {

@@ -1,4 +1,4 @@
-// Who am I in the job: rank, size and where to meet, read from whatever launcher started the process.
+// This process's place in the job: rank, size and where to meet, as the launcher that started it gives them.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct Launch {
   std::string generation;             // "" for the whole job; differs for each choice of ranks it goes on without
   std::string launcher = "none";      // "onstream", "torchrun", "open mpi", "mpich", "slurm" or "none"
 
-  // The launch of the same job without some of its ranks, which have died: what the others make a new world of. They
-  // are numbered anew, in their old order, and meet at a place of their own; each must name the same ranks. Throws
+  // The launch of the same job without some of its ranks, which have died: the others make a new world of it. They are
+  // numbered anew, in their old order, and meet at a place of their own; each must name the same ranks. Throws
   // invalid_argument for ranks that are not in the job, or this one.
   Launch without(const std::vector<int>& ranks) const;
 };

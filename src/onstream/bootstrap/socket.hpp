@@ -27,7 +27,7 @@ struct Endpoint {
 enum class Reach { this_host, any_host };
 
 // Listens. TCP binds the address itself, or with Reach::any_host every address of the machine. Sets endpoint.port when
-// it was 0. Returns an invalid Fd when the address is in use; throws system, with what to do, for all else.
+// it was 0. Returns an invalid Fd when the address is in use; throws system, with advice, for all else.
 Fd listen_at(Endpoint& endpoint, Reach reach);
 
 // Peers that connect from now on see the user that this process has now: it may have given up another one since.
@@ -51,7 +51,7 @@ Credentials credentials_of(const Fd& socket);
 bool wait_for(const Fd& socket, short events, Deadline deadline);
 // poll() that survives signals; returns how many are ready. Negative timeouts are not allowed.
 int poll_some(std::vector<pollfd>& polled, int timeout_ms);
-// For poll(): what is left, rounded up, at most `at_most_ms`.
+// For poll(): the time left, rounded up, at most `at_most_ms`.
 int milliseconds_left(Deadline deadline, int at_most_ms);
 
 // Writes everything or throws: timeout, or closed when the other end is gone. For connection set-up and the store's
@@ -59,7 +59,7 @@ int milliseconds_left(Deadline deadline, int at_most_ms);
 void send_all(const Fd& socket, std::string_view bytes, Deadline deadline);
 
 enum class Received { some, nothing_yet, end };
-// Reads what is there and appends it to `bytes`.
+// Reads the bytes that have come and appends them to `bytes`.
 Received receive_some(const Fd& socket, std::string& bytes);
 
 // An eventfd: another thread's way to end a poll().

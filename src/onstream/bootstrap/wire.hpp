@@ -1,4 +1,4 @@
-// Frames: how the store and the mesh lay messages on a byte stream, and the checks on what arrives.
+// Frames: how the store and the mesh lay messages on a byte stream, and the checks on arriving bytes.
 //
 // A frame is a 12-byte header ("ONS", version, kind, flags, two zero bytes, body length, little-endian) and a body.
 // Every byte from outside goes through FrameReader and Unpacker, which throw invalid_argument instead of reading past
@@ -36,7 +36,8 @@ class FrameReader {
   explicit FrameReader(std::size_t max_body_bytes = kMaxStrangerBodyBytes) : max_body_bytes_(max_body_bytes) {}
   void allow(std::size_t max_body_bytes) { max_body_bytes_ = max_body_bytes; }
   void feed(std::string_view bytes) { buffer_.append(bytes); }
-  // The next whole frame, or nothing yet. Throws invalid_argument saying what is malformed; the stream is then useless.
+  // The next whole frame, or nothing yet. Throws invalid_argument naming the malformed part; the stream is then
+  // useless.
   std::optional<Frame> next();
 
  private:
@@ -59,7 +60,7 @@ class Packer {
   std::string body_;
 };
 
-// Reads what Packer wrote. `body` must outlive it. Throws invalid_argument when the body is too short.
+// Reads a body that Packer wrote. `body` must outlive it. Throws invalid_argument when the body is too short.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view body) : rest_(body) {}

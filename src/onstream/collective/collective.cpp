@@ -24,8 +24,8 @@ std::vector<int> numbers_in(const std::string& text) {
   return numbers;
 }
 
-// Collective over the world. Throws on every rank alike unless all members of each team name it alike: a rank that
-// alone found a mistake would leave the others to meet what it calls next.
+// Collective over the world. Throws on every rank alike unless all members of each team name it alike: if one rank
+// alone threw, the others would meet its next call instead.
 void require_teams_agree(Fabric& fabric, std::span<const int> ranks, int channels) {
   fabric.require_same("a team has as many channels on every rank, but", "asks for", concat(channels));
   require(channels >= 1, "team: at least one channel, not ", channels);

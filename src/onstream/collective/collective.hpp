@@ -1,11 +1,11 @@
-// Collective ops of a team of ranks: of all of a world's (World::collective()), or of some.
+// Collective ops of a team of ranks: all of a world's ranks (World::collective()), or some.
 //
 //   world.collective().run(collective::all_reduce({input, output, count, ElementType::float64}), stream);
 //
-// Ordered on the stream, captured or not; or with the host waiting. Every rank of the team makes the same calls in the
-// same order on each channel. Collectives of one channel run one after the other: outside of captures, one that is
-// enqueued on another stream than the one before waits for it. What shall run at once (on several streams, or in graphs
-// that are launched at once) needs channels of its own.
+// A call is ordered on its stream, captured or not; or the host waits for it. Every rank of the team makes the same
+// calls in the same order on each channel. Collectives of one channel run one after the other: outside of captures, one
+// that is enqueued on another stream than the one before waits for it. Collectives that shall run at once (on several
+// streams, or in graphs that are launched at once) need a channel each.
 //
 // A channel's memory is made by its first collective: that call waits for the other ranks' hosts. The same holds for
 // the first collective with a buffer, which peers then map. All later calls enqueue and return.
@@ -52,21 +52,22 @@ class Collective {
   // Returns when this rank's part is done. Throws the story if the world failed meanwhile: timeout where this rank's
   // own deadline passed, else aborted.
   void run(const CollectiveCall& call);
-  // Throws what run() would throw for its arguments; enqueues nothing, and meets nobody.
+  // Throws the error that run() would throw for its arguments; enqueues nothing, and meets nobody.
   void check(const CollectiveCall& call) const;
   // For PlanBuilder::add: checked now, prepared where a plan is built with it, enqueued by each launch of the plan.
   std::shared_ptr<const plan::PlannedCall> planned(const CollectiveCall& call) const;
   // Loads the kernels of a functor of yours: load<F>(collective) of user_op.hpp.
   void load(const collective::UserKernels& kernels);
-  // Which algorithm the call takes and why, and what the others would cost.
+  // Which algorithm the call takes and why, and the predicted cost of the others.
   std::string explain(const CollectiveCall& call) const;
 
-  // Those among some ranks. Collective over the world: every rank names the world's ranks of its own team, in the order
-  // in which they shall be numbered (a Team's members()), or none. Teams need not have anything to do with each other.
-  // All channels are made now.
+  // The collectives among some ranks. Collective over the world: every rank names the world's ranks of its own team, in
+  // the order in which they shall be numbered (a Team's members()), or none. Teams need not have anything to do with
+  // each other. All channels are made now.
   std::shared_ptr<Collective> among(std::span<const int> ranks, int channels = 1) const;
 
-  // Who exchanges with whom, see neighbourhood.hpp. Collective over the world: each rank calls it on its own team.
+  // Makes the neighbourhood of a grid or graph, see neighbourhood.hpp. Collective over the world: each rank calls it on
+  // its own team.
   std::shared_ptr<Neighbourhood> neighbourhood(const NeighbourGrid& grid) const;
   std::shared_ptr<Neighbourhood> neighbourhood(const NeighbourGraph& graph) const;
 

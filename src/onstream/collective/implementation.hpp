@@ -1,4 +1,4 @@
-// What a Collective does, and holds: its channels, and the calls' way through checks, choice and preparation onto
+// The implementation of Collective: its channels, and the calls' way through checks, choice and preparation onto
 // streams. Plans share it with the Collective, which may go before them.
 #pragma once
 
@@ -96,8 +96,8 @@ class Collective::Implementation {
     return collective::explain(with_algorithm(call), machine());
   }
 
-  // Before anything of them is enqueued: a GPU loads only what is not held up by its kernels. Without the mutex, as
-  // that may take long.
+  // Comes before any of the kernels is enqueued: kernels that run on a GPU can hold up loading. Does not hold the
+  // mutex, as loading may take long.
   void load(const collective::UserKernels& own) const {
     {
       const std::lock_guard lock(loaded_mutex_);
@@ -132,7 +132,7 @@ class Collective::Implementation {
     fabric_->check([&] { return collective::what_of(call); });
   }
 
-  // Throws what is wrong with the call.
+  // Throws the error of a call that cannot work.
   collective::Buffers check(const CollectiveCall& call) const {
     if (call.combine) {
       collective::UserReduction::check(call, device_->kind());
@@ -206,7 +206,7 @@ class Collective::Implementation {
             expected);
   }
 
-  // What comes from two ranks to one place would be whichever came last.
+  // If two ranks sent to one place, the last to arrive would win.
   void check_apart(const CollectiveCall& call) const {
     const auto both = collective::overlapping(call.receive_offsets, call.receive_counts);
     if (!both) return;
@@ -214,7 +214,7 @@ class Collective::Implementation {
          " and from rank ", ranks_[both->second], " overlaps in the output");
   }
 
-  // What may lie over what, see call.hpp.
+  // call.hpp says which overlaps are allowed.
   void check_overlap(const CollectiveCall& call, std::size_t in, std::size_t out) const {
     const auto* input = static_cast<const std::byte*>(call.input);
     const auto* output = static_cast<const std::byte*>(call.output);
@@ -238,7 +238,7 @@ class Collective::Implementation {
     }
   }
 
-  // In the checking mode: with what the other ranks call.
+  // Compares the call with those of the other ranks, in the checking mode.
   void compare(const CollectiveCall& call) {
     if (!checks_) return;
     channel_of(call).checking->check(call, [this](const CollectiveCall& one) { run_unchecked(one); });
@@ -248,7 +248,7 @@ class Collective::Implementation {
     return call.count == 0 && call.kind != OpKind::barrier && !collective::is_v(call.kind);
   }
 
-  // What a call came to before. Counted as a call of the channel; nobody else uses the order meanwhile.
+  // The work of an equal call before. It counts as a call of the channel; nobody else uses the order meanwhile.
   struct CachedCall {
     collective::Order* order = nullptr;
     std::unique_lock<std::mutex> held;
@@ -276,7 +276,7 @@ class Collective::Implementation {
 
     explicit operator bool() const { return work != nullptr; }
   };
-  // Throws what is wrong with the call.
+  // Throws the error of a call that cannot work.
   Ready work_of(const CollectiveCall& call) {
     const collective::Buffers buffers = check(call);
     compare(call);
@@ -302,7 +302,7 @@ class Collective::Implementation {
 
   // --- work ---
 
-  // What first calls make: a channel, and the copies of one.
+  // The parts that first calls make: a channel, and the copies of one.
   enum class Part { channel, copies };
 
   void run_unchecked(const CollectiveCall& call) {
@@ -333,9 +333,9 @@ class Collective::Implementation {
     return place < places_.size() ? places_[place].load(std::memory_order_acquire) : nullptr;  // start_channel()
   }
 
-  // Ranks may come to the first calls of channels, and to the first by copy on them, in different orders: whatever any
-  // of them has come for, all make now. In ascending order; what is said of one part was never said before. While
-  // nothing else is made here.
+  // Ranks may come to the first calls of channels, and to the first by copy on them, in different orders: all ranks now
+  // make each part that any of them asks for, in ascending order. Each part is made once, so its messages are new. The
+  // caller holds making_mutex_.
   void make_with_all(Part part, const CollectiveCall& call) {
     std::set<std::pair<Part, int>> asked;
     for (const std::string& theirs :
@@ -352,14 +352,14 @@ class Collective::Implementation {
     collective::Channel* const channel = channels_.emplace_back(std::move(made)).get();
     places_[static_cast<std::size_t>(number)].store(channel, std::memory_order_release);  // pairs with find()
   }
-  // Of a channel that all have: whoever has come for it made that with them.
+  // All ranks have the channel: the rank that asks for copies made it with them.
   void start_copies(int number) {
     auto made = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
     const std::lock_guard lock(mutex_);
     find(number)->copies = std::move(made);
   }
 
-  // With the algorithm that it takes.
+  // The call with the algorithm that it takes.
   CollectiveCall with_choice(const CollectiveCall& call) const {
     CollectiveCall asked = with_algorithm(call);
     asked.algorithm = collective::choose(asked, machine()).algorithm;
@@ -374,7 +374,7 @@ class Collective::Implementation {
     return prepare(channel, asked, channel.room().of_next_call());
   }
 
-  // Of at most so many blocks.
+  // Prepares kernels of at most so many blocks.
   collective::CompiledCall prepare(collective::Channel& channel, const CollectiveCall& asked, int most) {
     collective::CompiledCall work;
     if (asked.combine) {
@@ -418,7 +418,7 @@ class Collective::Implementation {
     return channel.copies.get();
   }
 
-  // Of a hierarchical call. With the order's mutex held.
+  // The kernels of a hierarchical call. The caller holds the order's mutex.
   std::vector<collective::KernelLaunch> stages(collective::Channel& channel, const CollectiveCall& call, int most) {
     if (channel.hierarchy == nullptr) {
       const collective::Groups groups(size(), static_cast<int>(fabric_->parameters().collective_group), rank_);
@@ -440,10 +440,10 @@ class Collective::Implementation {
   std::shared_ptr<collective::ScratchPool> spares_ = std::make_shared<collective::ScratchPool>(device_);
   mutable std::mutex loaded_mutex_;
   mutable std::set<const collective::UserKernels*> loaded_;
-  std::mutex making_mutex_;  // held, while all ranks meet, by who makes channels or their copies
+  std::mutex making_mutex_;  // held, while all ranks meet, by the maker of channels or their copies
   using Places = std::vector<std::atomic<collective::Channel*>>;
   Places places_;             // by number; null: not made yet
-  mutable std::mutex mutex_;  // guards what follows, and which copies channels have; never for long
+  mutable std::mutex mutex_;  // guards the members below, and which copies channels have; never for long
   std::vector<std::unique_ptr<collective::Channel>> channels_;
   collective::Runner runner_;
 };

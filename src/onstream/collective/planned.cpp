@@ -1,4 +1,4 @@
-// Collectives of plans: what a plan's build compares between ranks and prepares, and what its launches enqueue.
+// Collectives of plans: a plan's build compares them between ranks and prepares them, and its launches enqueue them.
 #include "onstream/collective/call/portions.hpp"
 #include "onstream/collective/implementation.hpp"
 #include "onstream/plan/op/planned_call.hpp"
@@ -9,7 +9,7 @@ using collective::Channel;
 
 namespace {
 
-// What a person reads of how it goes.
+// The path of the data, as the plan's row reports it.
 Path path_of(Algorithm algorithm) {
   if (collective::is_by_lines(algorithm)) return Path::ll;
   switch (algorithm) {
@@ -31,7 +31,7 @@ class Collective::Planned final : public plan::PlannedCall {
 
   const Fabric* fabric() const override { return home_->fabric().get(); }
 
-  // With the algorithm that this rank takes.
+  // States the call with the algorithm that this rank takes.
   plan::StatedCall state() const override {
     CollectiveCall asked = call_;
     asked.algorithm = algorithm();

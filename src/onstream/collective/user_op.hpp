@@ -41,7 +41,7 @@ namespace own {
 template <class T>
 constexpr bool kNever = false;
 
-// What a functor takes and gives.
+// The argument and result types of a functor.
 template <class Operator>
 struct Signature {
   static_assert(kNever<Operator>,

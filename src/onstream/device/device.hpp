@@ -7,7 +7,7 @@
 // - allocate() is never called on the way of an op; it may block.
 // - A Stream is the user's own (cudaStream_t, or host::Stream*) adopted as it is, or one from create_stream(). Streams
 //   are known by their handles, so cudaStreamPerThread, one handle for a stream of each thread, is an invalid_argument.
-// - Ownership: Memory, Mapping, Event and Graph are shared handles that keep alive what they need.
+// - Ownership: Memory, Mapping, Event and Graph are shared handles that keep alive all they need.
 #pragma once
 
 #include <sys/types.h>
@@ -44,7 +44,7 @@ constexpr std::size_t alignment_of(std::size_t bytes) { return std::min(std::bit
 
 // Where the pages of managed memory are to be, or how they are used.
 enum class Advice : std::int32_t {
-  none,         // they move to whoever touches them
+  none,         // they move to the CPU or GPU that touches them
   device,       // they stay on the device, and the CPU maps them there if it can
   host,         // they stay with the CPU, and the device maps them there
   read_mostly,  // both sides keep copies, which a write ends
@@ -59,7 +59,7 @@ struct Stream {
   friend bool operator==(Stream, Stream) = default;
 };
 
-// What the device knows about an address: the allocation that holds it.
+// The device's answer about an address: the allocation that holds it.
 struct MemoryInfo {
   MemoryKind kind = MemoryKind::host;
   int device_index = -1;         // owner, for kind device
@@ -107,7 +107,7 @@ class SmallMemory : public Memory {
  public:
   // There for every kernel that is launched after the call. Threads may put to ranges that do not overlap.
   virtual void put(std::size_t offset, const void* source, std::size_t bytes) = 0;
-  // What kernels that have finished stored. May be slow.
+  // Reads the stores of finished kernels. May be slow.
   virtual void get(void* destination, std::size_t offset, std::size_t bytes) const = 0;
 };
 
@@ -146,8 +146,9 @@ class Event {
   virtual bool done() const = 0;  // all work before the point has finished; does not block
 };
 
-// Whether nothing before the point is under way any more: it has finished, or is lost with its device, as whatever is
-// asked of that next says. For who only lets go of what the work used; not of a capture, where no point is done.
+// Whether nothing before the point is under way any more: it has finished, or is lost with its device, as the next call
+// on that device says. For callers that only let go of things the work used; not within a capture, where no point is
+// done.
 inline bool ended(const Event& event) noexcept {
   try {
     return event.done();
@@ -156,14 +157,14 @@ inline bool ended(const Event& event) noexcept {
   }
 }
 
-// What captured work uses and a program may end before its graph: asked before each launch.
+// Stands for an object that captured work uses and a program may end before the graph: asked before each launch.
 class LaunchGuard {
  public:
   virtual ~LaunchGuard() = default;
-  virtual void check_launch() const = 0;  // throws what forbids it
+  virtual void check_launch() const = 0;  // throws if the launch is forbidden
 };
 
-// Captured work, to be launched any number of times. Owns what was retained while it was captured.
+// Captured work, to be launched any number of times. Owns the things retained while it was captured.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -183,12 +184,13 @@ class Relay;
 class Attachment {
  public:
   virtual ~Attachment() = default;
-  virtual std::uint64_t base() const = 0;           // added to an address of that process: what kernels here name it by
+  virtual std::uint64_t base() const = 0;           // added to an address of that process, for kernels here
   virtual void relay_by(std::shared_ptr<Relay>) {}  // where the system refuses later; see relay.hpp
 };
 
-// What a stream's next work comes behind, for who asks whether kernels were launched here since: those of this library
-// let the next one in before they end (cuda/entry.cuh). Host devices start nothing before what is in front has ended.
+// The work that a stream's next op comes behind, to tell whether kernels were launched here since: this library's
+// kernels let the next one in before they end (cuda/entry.cuh). Host devices start an op only when the one before has
+// ended.
 struct Behind {
   std::uint64_t launches = 0;  // how many kernels there were, on this stream or one that is counted with it
   std::uint64_t capture = 0;   // which capture the stream is in, a number that never comes again; 0: none
@@ -205,9 +207,9 @@ class Device {
   // The same text for the same piece of hardware, whichever process asks: a GPU's UUID.
   virtual std::string identity() const { return std::string(name_of(kind())); }
   virtual int max_blocks() const = 0;  // thread blocks that run at the same time (SMs; 1 on the host)
-  // The devices, by identity, whose memory this one stores whole lines into: 128 bytes that an subgroup stores
-  // (Group::store_subgroup) are loaded there by an subgroup all or not at all. Only those that are known to be so. The
-  // host, whose threads are subgroups by themselves, has no such access, and needs none.
+  // The devices, by identity, whose memory this one stores whole lines into: 128 bytes that a subgroup stores
+  // (Group::store_subgroup) are loaded there by a subgroup all or not at all. Only devices known to do so. The host,
+  // whose threads are subgroups by themselves, has no such access, and needs none.
   virtual std::vector<std::string> whole_lines_to() const { return {identity()}; }
 
   // --- memory ---
@@ -217,13 +219,13 @@ class Device {
   virtual std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) = 0;
   virtual SmallCopies small_copies() const = 0;
   virtual MemoryInfo inspect(const void* address) const = 0;
-  // Of the device's own memory, what no program uses now; 0 where nobody knows.
+  // Bytes of the device's own memory that no program uses now; 0 where that is not known.
   virtual std::size_t free_bytes() const { return 0; }
-  // Grows when memory that this library allocated in this process is freed: as long as it does not, what inspect() said
-  // of such memory still holds. One load.
+  // Grows when memory that this library allocated in this process is freed: as long as it does not, inspect()'s answers
+  // about such memory still hold. One load.
   virtual std::uint64_t frees() const = 0;
   // Whether memory of which inspect() said this is such memory, or gets no second look: plain memory on the host
-  // device, whatever is there by now.
+  // device, even if other memory is there by now.
   virtual bool counts_frees_of(const MemoryInfo& info) const = 0;
   // Lets kernels of this device access plain host memory at its own address, while the handle lives. Null where they
   // may do so without, or where the memory is of another kind. Throws for memory that the system does not let be
@@ -233,25 +235,25 @@ class Device {
     return nullptr;
   }
   virtual Export export_memory(const MemoryInfo& info) = 0;
-  // Maps what another rank exported; an export of this very process comes back as its own address. Throws unsupported,
-  // with the reason, when this device cannot reach it.
+  // Maps memory that another rank exported; an export of this very process comes back as its own address. Throws
+  // unsupported, with the reason, when this device cannot reach it.
   virtual std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) = 0;
 
-  // Hints for managed memory; what programs see does not change. advise() holds until the memory is freed. prefetch()
-  // moves pages to the device (or to the host) on the stream, in one go instead of one page fault after the other;
-  // within a capture it does nothing, as a graph has no such node. Both throw invalid_argument for memory that is not
-  // managed.
+  // Hints for managed memory; they change no results. advise() holds until the memory is freed. prefetch() moves pages
+  // to the device (or to the host) on the stream, in one go instead of one page fault after the other; within a capture
+  // it does nothing, as a graph has no such node. Both throw invalid_argument for memory that is not managed.
   virtual void advise(void* address, std::size_t bytes, Advice advice) = 0;
   virtual void prefetch(void* address, std::size_t bytes, DeviceKind where, Stream stream) = 0;
 
   // Plain host memory of other processes, which nobody maps: whether kernels of this device can copy from and to it, by
-  // foreign addresses (foreign.hpp). The owner of the memory sends its record; the peer attaches, with the process id
-  // that the system knows the owner by. Nothing, and throws unsupported with the reason, where that cannot be.
+  // remote process addresses (foreign.hpp). The owner of the memory sends its record; the peer attaches, with the
+  // process id that the system knows the owner by. Nothing, and throws unsupported with the reason, where that cannot
+  // be.
   virtual std::optional<ProcessRecord> process_record() { return std::nullopt; }
   virtual std::shared_ptr<Attachment> attach(const ProcessRecord& record, pid_t pid);
 
   // --- streams ---
-  // What idle() and synchronize() throw where they are asked of a stream that is capturing.
+  // Text of the error that idle() and synchronize() throw for a stream that is capturing.
   static constexpr const char* kNothingRunsYet =
       "a stream that is capturing cannot be waited for, nor asked whether it is idle: nothing of it runs before its "
       "graph is launched; end the capture first";
@@ -269,7 +271,7 @@ class Device {
   // and it is not while a kernel waits for a peer. Call for every kernel before the first op; any number of times. A
   // library that comes where another has been unloaded loads its kernels before it launches them.
   virtual void load(const Kernel& kernel) { static_cast<void>(kernel); }
-  // What may be behind a wait that passed its deadline, as far as the device can know; or "".
+  // A likely cause of a wait that passed its deadline, as far as the device can know; or "".
   virtual std::string timeout_hint() const { return ""; }
   // Copies between any kinds of memory, ordered on the stream. Plain host memory may make the call block.
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream stream) = 0;
@@ -279,7 +281,7 @@ class Device {
   // Enqueues a host function; it must not call onstream or the driver.
   virtual void call(void (*function)(void*), void* argument, Stream stream) = 0;
   // Enqueues operations on words, in this order; no thread block and no host thread takes part. A wait looks at no
-  // deadline and no abort word: whoever enqueues one sees to it that the word comes (transport/watch.hpp).
+  // deadline and no abort word: the caller sees to it that the word comes (transport/watch.hpp).
   virtual void operate(std::span<const WordOp> ops, Stream stream) = 0;
 
   // --- capture and replay ---
@@ -290,11 +292,11 @@ class Device {
   virtual void begin_capture(Stream stream) = 0;
   virtual std::shared_ptr<Graph> end_capture(Stream stream) = 0;
   virtual bool capturing(Stream stream) const = 0;
-  // On a capturing stream only: keeps `thing` alive until the graph, and every launch of it, is over, whoever captures.
-  // It is then let go in a thread of its own (deferred_release.hpp).
+  // On a capturing stream only: keeps `thing` alive until the graph, and every launch of it, is over; the program may
+  // be the one that captures. It is then let go in a thread of its own (deferred_release.hpp).
   virtual void retain(Stream stream, std::shared_ptr<const void> thing) = 0;
-  // As retain(), and launch() asks it first, of this graph and of those that hold it. What a program captures or
-  // launches by calls of its own asks nobody.
+  // As retain(), and launch() asks it first, of this graph and of those that hold it. Captures and launches by the
+  // program's own calls ask no guard.
   virtual void guard(Stream stream, std::shared_ptr<const LaunchGuard> guard) = 0;
   virtual void launch(const std::shared_ptr<Graph>& graph, Stream stream) = 0;
 };

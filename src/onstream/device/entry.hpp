@@ -1,7 +1,7 @@
 // The GPU's launcher of a body that a header instantiates in its user's file, which may be compiled by nvcc or not.
 //
-// What depends on that lies in a namespace of its own: a program may have the same body in files of both kinds, and the
-// linker must not take one for the other.
+// Code that depends on the compiler lies in a namespace of its own: a program may have the same body in files of both
+// kinds, and the linker must not take one for the other.
 #pragma once
 
 #include "onstream/device/kernel.hpp"

@@ -2,7 +2,7 @@
 //
 // A body is a trivially copyable struct with
 //     template <class Group> ONSTREAM_BODY void operator()(const Group& group) const;
-// Its fields are the arguments. It never names threadIdx; what it may do is Group's interface (group.hpp). On the host
+// Its fields are the arguments. It never names threadIdx; it uses Group's interface alone (group.hpp). On the host
 // the blocks of a grid run one after the other in one thread, so a block may wait for lower-numbered blocks and for
 // other ranks, never for a higher-numbered block.
 //
@@ -28,7 +28,7 @@ struct Kernel {
   const void* cuda;  // address of a __global__ function taking the body by value; null in a build without CUDA
 };
 
-// The expression in a build with CUDA; else null, and nobody needs what it names.
+// The expression in a build with CUDA; else null, and the address it names need not exist.
 #ifdef ONSTREAM_WITH_CUDA
 #define ONSTREAM_CUDA_ADDRESS(address) address
 #else

@@ -1,4 +1,4 @@
-// Words for the enumerations of the device contract, and what a device does not do unless it says so.
+// Words for the enumerations of the device contract, and the calls that a device refuses unless it overrides them.
 #include <utility>
 
 #include "onstream/base/error.hpp"

@@ -1,4 +1,4 @@
-// The grid of ranks: how many along each dimension, and who sits where.
+// The grid of ranks: how many along each dimension, and the place of each rank.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -69,7 +69,7 @@ std::string listed(const std::vector<Number>& numbers) {
   return text;
 }
 
-// Ranks in all. Throws for what is no grid.
+// Ranks in all. Throws for numbers that make no grid.
 std::int64_t size_of(const std::vector<int>& grid) {
   std::int64_t size = 1;
   for (const int ranks : grid) {

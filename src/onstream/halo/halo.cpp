@@ -2,10 +2,10 @@
 //
 // The message that travels in direction v leaves the sender's boundary on side v and fills the receiver's ghost cells
 // on side -v. All ranks add their sends and their receives in the order of the direction of travel, so two neighbours
-// that meet on both sides (a periodic grid of two) match the right pairs on one lane.
+// that meet on both sides (a periodic grid of two) match the right pairs on one tag.
 //
-// Whatever is wrong may be so on one rank alone, as blocks and their places differ: so it is not thrown here, but by
-// build() on every rank.
+// An error may be one rank's alone, as blocks and their places differ: so it is not thrown here, but by build() on
+// every rank.
 #include "onstream/halo/halo.hpp"
 
 #include <algorithm>
@@ -111,7 +111,8 @@ struct Box {
   Layout layout;
 };
 
-// The cells on side `side` of the array: the boundary inside (what is sent), or the ghost cells (what is filled).
+// The cells on side `side` of the array: the boundary inside (which is sent), or the ghost cells (which the receive
+// fills).
 enum class Cells { boundary, ghost };
 
 Box box_of(std::byte* array, const HaloSpec& spec, const std::vector<std::int64_t>& strides, const Direction& side,
@@ -147,13 +148,13 @@ void add_messages(PlanBuilder& builder, const Fabric& fabric, void* array, const
     const int to = neighbour(fabric, spec, travel);
     if (to >= 0) {
       const Box boundary = box_of(cells, spec, strides, travel, Cells::boundary);
-      builder.send(boundary.address, boundary.layout, to, spec.lane, name_of_side(travel)).of(spec.element);
+      builder.send(boundary.address, boundary.layout, to, spec.tag, name_of_side(travel)).of(spec.element);
     }
     const Direction side = opposite(travel);
     const int from = neighbour(fabric, spec, side);
     if (from >= 0) {
       const Box ghost = box_of(cells, spec, strides, side, Cells::ghost);
-      builder.recv(ghost.address, ghost.layout, from, spec.lane, name_of_side(side)).of(spec.element);
+      builder.recv(ghost.address, ghost.layout, from, spec.tag, name_of_side(side)).of(spec.element);
     }
   }
 }

@@ -22,7 +22,7 @@ struct HaloSpec {
   std::vector<int> grid;            // ranks per dimension; its product is the world's size
   std::vector<bool> periodic;       // per dimension; empty: none
   bool corners = false;             // also fill edges and corners (needed by stencils with diagonal terms)
-  int lane = 0;
+  int tag = 0;
   std::string element;  // name of the element type, which the ranks compare; "" if not told
 };
 
@@ -34,8 +34,8 @@ std::vector<int> coordinates_of(int rank, const std::vector<int>& grid);
 int rank_at(std::vector<int> coordinates, const std::vector<int>& grid, const std::vector<bool>& periodic);
 
 // Adds the ops that exchange `array`. Several arrays can share one plan: add each to the same builder.
-// What cannot work, the field of spec named with its value, or an array that is not there, is an error of the builder's
-// build(), on every rank: blocks may differ, so it may be wrong on one rank alone.
+// For a spec that cannot work, or a missing array, the builder's build() throws on every rank, naming the field of spec
+// with its value: blocks may differ, so it may be wrong on one rank alone.
 void add_halo(PlanBuilder& builder, const Fabric& fabric, void* array, const HaloSpec& spec);
 
 }  // namespace onstream

@@ -69,7 +69,7 @@ class Fetcher {
   }
 
  private:
-  // What one block has under way at once: of less, waking the others takes longer than the copy.
+  // The bytes that one block has under way at once: for fewer, waking the others takes longer than the copy.
   template <class Group>
   ONSTREAM_BODY static std::uint64_t most_alone(const Group& group) {
     constexpr std::uint64_t kMost = 64 * 1024;

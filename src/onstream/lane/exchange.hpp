@@ -1,11 +1,11 @@
 // Exchange: a receive and an ordered send of one rank side by side in one kernel, as a ring or a halo by messages needs
 // them. Neither waits for the other, so ranks that all exchange at once do not deadlock.
 //
-// ExchangeMany is the same for several of each, all of different lanes: a group of messages, in whatever order they
-// were asked for.
+// ExchangeMany is the same for several of each, all of different lanes: a group of messages, in any order.
 //
-// The first blocks receive: what answers a peer is never placed behind what waits for one. All blocks fit on the GPU
-// together. For devices whose blocks run side by side; the host device's do not, and it never launches this.
+// The first blocks receive: a block that answers a peer is never placed behind one that waits for a peer. All blocks
+// fit on the GPU together. For devices whose blocks run side by side; the host device's do not, and it never launches
+// this.
 #pragma once
 
 #include "onstream/lane/recv.hpp"
@@ -68,7 +68,7 @@ struct ExchangeMany {
 };
 
 constexpr int kFew = 3;   // all others of four ranks; larger arguments take longer to come
-constexpr int kMany = 7;  // all others of eight, and what a kernel's arguments have room for
+constexpr int kMany = 7;  // all others of eight, and as many as fit in a kernel's arguments
 static_assert(sizeof(ExchangeMany<kMany>) <= 4096, "a kernel's arguments end there");
 
 }  // namespace onstream::lane

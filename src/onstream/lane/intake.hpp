@@ -1,5 +1,5 @@
-// RingReader: takes one message after another out of a lane's ring, whatever their kind. First block only; every thread
-// holds the same values.
+// RingReader: takes one message after another, of any kind, out of a lane's ring. First block only; every thread holds
+// the same values.
 #pragma once
 
 #include "onstream/lane/crew.hpp"
@@ -42,7 +42,7 @@ class RingReader {
     switch (seen.kind()) {
       case Header::data: return take_data(group, target, seen);
       case Header::placed:
-        if (group.rank() == 0) group.fence();  // what was written before is there for what runs after this op
+        if (group.rank() == 0) group.fence();  // earlier writes are there for work after this op
         head_ += 1;
         return Status::ok;
       case Header::pull: return take_left(group, target, seen);

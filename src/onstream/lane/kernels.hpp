@@ -19,7 +19,7 @@ const Kernel& reopen_kernel();
 const Kernel& await_receive_kernel();
 const Kernel& send_many_kernel();
 const Kernel& await_send_many_kernel();
-const Kernel& exchange_kernel();       // cuda only, as the next two, and what is spread
+const Kernel& exchange_kernel();       // cuda only, as the next two and the spread ones
 const Kernel& exchange_few_kernel();   // ExchangeMany<kFew>
 const Kernel& exchange_many_kernel();  // ExchangeMany<kMany>
 

@@ -1,5 +1,5 @@
-// Many posted sends, or many waits for posted sends, of one lane in one launch: what each does is in send.hpp. The
-// list travels in the kernel's arguments, so it needs no memory of its own.
+// Many posted sends, or many waits for posted sends, of one lane in one launch; send.hpp has the single ones. The list
+// travels in the kernel's arguments, so it needs no memory of its own.
 #pragma once
 
 #include "onstream/lane/await_send.hpp"

@@ -2,10 +2,10 @@
 // look). Protocol and memory: lane.hpp.
 //
 // Messages leave the ring in order. An ordered receive with no posted receive before it takes its message itself;
-// otherwise it posts, and whoever holds the lane's lock drains everything up to the message it waits for.
+// otherwise it posts, and the wait that holds the lane's lock drains everything up to the message it waits for.
 //
-// A GPU fetches a kernel's code from far away as it goes, so what every message needs is short and inlined, and the
-// rest are functions of their own.
+// A GPU fetches a kernel's code from far away as it goes, so the code that every message needs is short and inlined,
+// and the rest are functions of their own.
 #pragma once
 
 #include "onstream/lane/intake.hpp"
@@ -20,7 +20,7 @@ ONSTREAM_BODY Fault recv_fault(const View& lane, bool sender_hears, Status statu
   return fault;
 }
 
-// Drains the lane through message `number`, or takes what is there. First block.
+// Drains the lane through message `number`, or takes only the messages that are there. First block.
 template <class Group>
 ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View& lane, Fetcher& fetcher,
                            std::uint64_t number, bool look_once) {
@@ -76,8 +76,8 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View&
   return next > number ? Status::ok : Status::pending;
 }
 
-// What a posting says about a destination that the peer knows as `peer_destination`. A sender that cannot write to a
-// foreign one leaves its message to this rank, so such an offer promises nothing.
+// A posting's answer for a destination that the peer knows as `peer_destination`. A sender that cannot write to a
+// remote process address leaves its message to this rank, so such an offer promises nothing.
 template <class Group>
 ONSTREAM_BODY Answer offer_of(std::uint64_t peer_destination) {
   if constexpr (Group::kCrossMemory) {
@@ -224,7 +224,8 @@ struct Receive {
     std::uint64_t returned;
   };
 
-  // One block. A message of just the size that is expected, in the ring. What can be known before it comes is.
+  // One block. Takes a message of just the expected size from the ring. Everything that does not depend on it is
+  // computed before it comes.
   template <class Group>
   ONSTREAM_BODY void take_small(const Group& group, const Counters& now) const {
     const auto size = static_cast<std::uint32_t>(group.size());
@@ -259,7 +260,7 @@ struct Receive {
     conclude(group, now, then, status, {wanted, 0});
   }
 
-  // The same where such a message is packed.
+  // Takes such a message where it is packed.
   template <class Group>
   ONSTREAM_BODY void take_packed(const Group& group, const Counters& now) const {
     if constexpr (Group::kStoresInOrder) {
@@ -272,8 +273,8 @@ struct Receive {
     }
   }
 
-  // A large message whose sender finds the posting. There is nothing to fetch then, so the other blocks end while the
-  // data comes.
+  // Takes a large message whose sender finds the posting. There is nothing to fetch then, so the other blocks end while
+  // the data comes.
   template <class Group>
   ONSTREAM_BODY void take_offered(const Group& group, const Counters& now) const {
     const Answer where = offer_of<Group>(peer_destination);
@@ -290,8 +291,8 @@ struct Receive {
     conclude(group, now, then, status, seen);
   }
 
-  // Of a spread receive behind posted ones: the first block takes those, the others wait until it has, or whoever else
-  // did, with its patience for each.
+  // For a spread receive behind posted ones: the first block takes those; the others wait until it, or another wait,
+  // has taken them, with twice the deadline for each.
   template <class Group>
   ONSTREAM_CALL Status catch_up(const Group& group, Counters& now) const {
     Status status = Status::ok;
@@ -318,7 +319,7 @@ struct Receive {
     return status;
   }
 
-  // Of a spread receive whose lane is lost.
+  // Ends a spread receive whose lane is lost.
   template <class Group>
   ONSTREAM_CALL void give_up(const Group& group, const Spread& blocks, Status status) const {
     if (group.rank() != 0) return;
@@ -326,7 +327,7 @@ struct Receive {
     if (group.block() == 0) settle(group, ticket, status, 0);
   }
 
-  // Of a spread receive.
+  // Takes another message than the expected one, in a spread receive.
   template <class Group>
   ONSTREAM_CALL void take_unexpected(const Group& group, const Spread& blocks, const Counters& now,
                                      std::uint64_t offered) const {
@@ -425,7 +426,7 @@ struct Post {
   }
 };
 
-// Takes from a bounce buffer what has come, no more.
+// Takes from a bounce buffer the bytes that have come, no more.
 struct Deliver {
   void* destination = nullptr;
   const void* source = nullptr;

@@ -1,5 +1,5 @@
 // How a message is seen to arrive, for the receiving kernels of a lane: its header, its lines in the ring, the arrivals
-// of a push; and what the receiver answers. Every thread of the first block calls these alike unless told otherwise.
+// of a push; and the receiver's answer. Every thread of the first block calls these alike unless told otherwise.
 // Protocol and memory: lane.hpp.
 #pragma once
 
@@ -16,8 +16,8 @@ struct Target {
   bool waits = true;          // else it is only looked for
 };
 
-// Tells the sender where message `number` shall go, or what becomes of it: in that message's posting, or in the last
-// one for a receive that has no other before it.
+// Tells the sender where message `number` shall go, or that it is refused or fetched: in that message's posting, or in
+// the last one for a receive that has no other before it.
 template <class Group>
 ONSTREAM_BODY void answer(const Group& group, const View& lane, std::uint64_t place, std::uint64_t number, Answer what,
                           std::uint64_t address, std::uint64_t room) {
@@ -70,8 +70,8 @@ ONSTREAM_BODY Status await_header(const Group& group, const WaitView& wait, cons
   return agree(group, status);
 }
 
-// Payload lines of the ring that one thread waits for together: first, first + step, ... below `end`. What can be known
-// before they come is, as every instruction after that counts.
+// Payload lines of the ring that one thread waits for together: first, first + step, ... below `end`. Everything that
+// does not depend on them is computed before they come, as every instruction after that counts.
 template <int kLines>
 struct BatchOf {
   const Line* places[kLines];
@@ -140,8 +140,8 @@ ONSTREAM_BODY Status take_lines(const Group& group, const WaitView& wait, const 
   return status == Status::ok && !fits ? Status::truncated : status;
 }
 
-// Whether the sender's blocks own, own + step, ... have brought their parts of message `number`. What has come of a
-// later push came after all of an earlier one: the sender's ops follow each other. One thread.
+// Whether the sender's blocks own, own + step, ... have brought their parts of message `number`. Parts of a later push
+// come after all of an earlier one: the sender's ops follow each other. One thread.
 template <class Group>
 ONSTREAM_BODY bool arrived(const Group& group, const View& lane, std::uint64_t number, std::uint64_t own,
                            std::uint64_t step) {
@@ -158,8 +158,8 @@ ONSTREAM_BODY bool arrived(const Group& group, const View& lane, std::uint64_t n
   return true;
 }
 
-// Each thread acquires what it waited for, and the barrier passes it on: what has come is there for what runs after
-// this op. (A fence here would wait for the group's own stores, half a microsecond.)
+// Each thread acquires the arrival it waited for, and the barrier passes it on: the data is there for work after this
+// op. (A fence here would wait for the group's own stores, half a microsecond.)
 template <class Group>
 ONSTREAM_BODY Status await_arrivals(const Group& group, const WaitView& wait, const View& lane, std::uint64_t number) {
   const std::uint64_t own = static_cast<std::uint64_t>(group.rank());

@@ -50,8 +50,8 @@ struct Send {
     }
   }
 
-  // Of the host's group: as operator(), and calls passed() as soon as the lane's next send may run. A message that both
-  // ranks copy may end long after that.
+  // For the host's group: as operator(), and calls passed() as soon as the lane's next send may run. A message that
+  // both ranks copy may end long after that.
   template <class Group, class Passed>
   ONSTREAM_BODY void run(const Group& group, const Passed& passed) const {
     if (bytes > ring_max && announce == Header::share) return share(group, passed);
@@ -76,7 +76,7 @@ struct Send {
     direct(group);
   }
 
-  // Ordered large send: announce, wait for the receiver's answer, do what it says. Every block sees the same answer.
+  // Ordered large send: announces, waits for the receiver's answer, follows it. Every block sees the same answer.
   // Usually the receive is there, and its posting comes with the counters. Staged sends run as one block, so that it
   // alone counts the units.
   template <class Group>
@@ -198,7 +198,8 @@ struct Send {
   ONSTREAM_BODY bool has_room(std::uint64_t head, std::uint64_t units, std::uint64_t credit) const {
     return head + units - credit <= std::uint64_t{1} << lane.ring_shift;
   }
-  // Units consumed. LL lines need no order with it; what a packed message overwrites the receiver must have read.
+  // Units consumed. LL lines need no order with it; a packed message must not overwrite units before the receiver has
+  // read them.
   template <class Group>
   ONSTREAM_BODY std::uint64_t credit(const Group& group) const {
     const std::uint64_t* consumed = &lane.returned->credit;
@@ -216,7 +217,8 @@ struct Send {
     settle(group, ticket, status, 0);
   }
 
-  // Of the receive that a message was too large for, which its receiver has written down where it is not known here.
+  // The room of the receive that a message was too large for; the receiver has written it down where it is not known
+  // here.
   template <class Group>
   ONSTREAM_BODY std::uint64_t room_of_refusal(const Group& group, Status status, std::uint64_t number,
                                               std::uint64_t known) const {
@@ -224,8 +226,8 @@ struct Send {
     return refusal_of(group, refusals_of(lane.acks, lane.receives), number).room;
   }
 
-  // Data and flag in one store. The counters are asked for first: everything waits for them, and what must be known to
-  // load the data is found out meanwhile.
+  // Data and flag in one store. The counters are asked for first: everything waits for them, and the addresses for
+  // loading the data are computed meanwhile.
   template <class Group>
   ONSTREAM_BODY void through_ring(const Group& group) const {
     if constexpr (Group::kStoresInOrder) {
@@ -281,7 +283,7 @@ struct Send {
     settle(group, ticket, Status::ok, bytes);
   }
 
-  // What the ring's lines first, first + step, ... of this message carry. Not the header.
+  // The payload of this message's ring lines first, first + step, ... Not the header.
   template <int kLines>
   ONSTREAM_BODY static void load_lines(std::uint64_t (&values)[kLines], const Payload& payload, std::uint32_t first,
                                        std::uint32_t step, std::uint32_t lines) {
@@ -339,11 +341,11 @@ struct Send {
     settle(group, ticket, Status::ok, bytes);
   }
 
-  // `wait_for` waits until what it gets returns true, or gives up.
+  // `wait_for` waits until its argument returns true, or gives up.
   template <class Group, class WaitFor>
   ONSTREAM_BODY Answered find_answer(const Group& group, std::uint64_t number, const WaitFor& wait_for) const {
     Answered out{Status::ok, Answer::refused, 0, 0};
-    // The posting's place may hold a later receive already; then the ack tells what became of this message.
+    // The posting's place may hold a later receive already; then the ack tells whether this message was refused.
     constexpr std::uint32_t kAckEvery = 64;  // looking there each time would double the time between two looks
     std::uint64_t ack = 0;
     std::uint32_t looks = 0;
@@ -360,9 +362,9 @@ struct Send {
     return out;
   }
 
-  // Large send of the host device, copied by both ranks, but for one that is hardly worth that and whose receive is
-  // there. A posted one whose place is still taken is left to the receiver alone. Calls passed() once the lane's next
-  // send may run.
+  // Large send of the host device, copied by both ranks, unless it is of at most kShareMin and its receive is there. A
+  // posted send whose place is still taken is left to the receiver alone. Calls passed() once the lane's next send may
+  // run.
   template <class Group, class Passed>
   ONSTREAM_BODY void share(const Group& group, const Passed& passed) const {
     if (bytes <= kShareMin && is_offered(group)) return place(group);
@@ -446,8 +448,8 @@ struct Send {
     if (arrives) tell_arrival(group, number);
     if (!last_to_finish(group, &lane.sending->finished, lost)) return;
     store_pair(group, &lane.sending->head, head + units, number + 1);
-    // Whom the ticket tells may start the lane's next op on another stream: arrivals and counters come before. What is
-    // left to the receiver has a number for its wait; what was pushed has none, or its wait would push it too.
+    // A thread that reads the ticket may start the lane's next op on another stream: arrivals and counters come before.
+    // A message left to the receiver has a number for its wait; a pushed one has none, or its wait would push it too.
     if (posted && refused) {
       fail(group, status, room);
     } else if (arrives) {
@@ -457,8 +459,8 @@ struct Send {
     }
   }
 
-  // The next op waits for this one's whole kernel, so what is left goes side by side: one thread fences and tells the
-  // arrival, another one finds out whether this block is the last. Each takes a round to memory.
+  // The next op waits for this one's whole kernel, so its last two steps go side by side: one thread fences and tells
+  // the arrival, another one finds out whether this block is the last. Each takes a round to memory.
   template <class Group>
   ONSTREAM_BODY void finish_push(const Group& group, std::uint64_t head, std::uint64_t number) const {
     if (group.rank() == 0) tell_arrival(group, number);

@@ -7,11 +7,11 @@
 // for that count holds up a line. An op that gives up leaves that word lost, so that none behind it takes its counts
 // for its own.
 //
-// A spread receive gives credit when it begins, for what earlier ones took: it would have to wait for its other blocks
-// at its end. So when it has ended, less than a quarter of the ring and what it took itself are kept back, and no
-// message on such a lane is longer than three eighths of the ring (ring_capacity() of message/lanes.hpp).
+// A spread receive gives credit when it begins, for the lines that earlier ones took: it would have to wait for its
+// other blocks at its end. So when it has ended, less than a quarter of the ring and its own lines are kept back, and
+// no message on such a lane is longer than three eighths of the ring (ring_capacity() of message/lanes.hpp).
 //
-// What is not the message that a spread receive expects is taken by its first block, and the others help as they would
+// The first block of a spread receive takes any other message than the expected one, and the others help as they would
 // in any large receive (crew.hpp). All see the same header, so all go the same way; that they have seen it they count
 // once more, before the first block gives the header's place away.
 #pragma once
@@ -30,19 +30,19 @@ class Spread {
   ONSTREAM_BODY Spread(const Group& group, std::uint64_t* finished)
       : finished_(finished), others_(static_cast<std::uint64_t>(group.blocks()) - 1) {}
 
-  // Of any other than the first: it is through with the counters, or has seen a header that is not expected. One
-  // thread, behind a barrier of the block.
+  // Counts a block other than the first: it is through with the counters, or has seen a header that is not expected.
+  // One thread, behind a barrier of the block.
   template <class Group>
   ONSTREAM_BODY void count(const Group& group) const {
     (void)group.add(finished_, 1);
   }
-  // Of a block that gives up. One thread; true for the first that does, which tells of it.
+  // Marks the op as lost for a block that gives up. One thread; true for the first such block, which reports it.
   template <class Group>
   ONSTREAM_BODY bool lose(const Group& group) const {
     return group.add(finished_, kLost) < kLost;
   }
 
-  // Of the first block, one thread: waits until the others have counted `times` times. Not ok: the lane is lost.
+  // One thread of the first block: waits until the others have counted `times` times. Not ok: the lane is lost.
   template <class Group>
   ONSTREAM_BODY Status await(const Group& group, const WaitView& wait, std::uint64_t times) const {
     std::uint64_t counted = 0;

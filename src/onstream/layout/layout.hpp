@@ -2,7 +2,7 @@
 //
 // Every layout of this library is a nest of regular strides over one contiguous run. A Layout is kept in canonical
 // form: runs as long as possible, no dimension of extent one, outermost first. Two layouts of equal bytes() may be
-// matched, whatever their shapes: data flows in the order of the nest, innermost fastest.
+// matched, of any shapes: data flows in the order of the nest, innermost fastest.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace onstream {
 
-// What a kernel sees: plain data. Byte offset of run k: the mixed-radix digits of k over counts, times strides.
+// The kernel's view: plain data. Byte offset of run k: the mixed-radix digits of k over counts, times strides.
 struct LayoutView {
   static constexpr int kMaxDims = 5;
   std::uint64_t run_bytes = 0;

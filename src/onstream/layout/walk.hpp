@@ -140,7 +140,7 @@ ONSTREAM_CALL void copy_part(const Group& group, Place to, Place from, std::uint
       case 2: copy_words<std::uint16_t>(to, from, bytes / 2, first, step); break;
       default: copy_words<std::uint8_t>(to, from, bytes, first, step); break;
     }
-    // Only a copy that is contiguous on both sides may have a access_width that does not divide it
+    // Only a copy that is contiguous on both sides may have an access_width that does not divide it
     // (plan/build/lower.cpp).
     const std::uint64_t tail = bytes % access_width;
     if (first < tail) to.address[bytes - tail + first] = from.address[bytes - tail + first];

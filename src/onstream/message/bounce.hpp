@@ -22,11 +22,11 @@ class BouncePool : public std::enable_shared_from_this<BouncePool> {
   std::shared_ptr<Memory> take(std::size_t bytes, MemoryKind kind);
   // Small memory of at least `bytes`, not in use by anyone. May allocate. Given back like the rest.
   std::shared_ptr<SmallMemory> take_small(std::size_t bytes);
-  // After the last work on `stream` that touches it.
+  // Call it after the last work on `stream` that touches the memory.
   void give_back(std::shared_ptr<Memory> memory, Stream stream);
-  // When no work touches it any more.
+  // Call it when no work touches the memory any more.
   void give_back(std::shared_ptr<Memory> memory);
-  // When the last owner of what this returns lets go.
+  // Gives it back when the last owner of the returned handle lets go.
   std::shared_ptr<const void> give_back_later(std::shared_ptr<Memory> memory);
 
  private:

@@ -13,10 +13,10 @@ namespace {
 
 template <class Message>
 bool share_a_lane(const Message& one, const Message& other) {
-  return other.peer == one.peer && other.options.lane == one.options.lane;
+  return other.peer == one.peer && other.options.tag == one.options.tag;
 }
 
-// Whether two messages of the list do.
+// Whether two messages of the list share a lane.
 template <class Message>
 bool any_share_a_lane(std::span<const Message> messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -40,7 +40,7 @@ void Messages::Implementation::exchange_all(std::span<const Outgoing> out, std::
                     most <= lane::kMany && !any_share_a_lane(out) && !any_share_a_lane(in);
   if (fits && most <= lane::kFew && side_by_side<lane::kFew>(lane::exchange_few_kernel(), out, in, stream)) return;
   if (fits && most > lane::kFew && side_by_side<lane::kMany>(lane::exchange_many_kernel(), out, in, stream)) return;
-  // What is refused is refused before anything is posted.
+  // All refusals come before anything is posted.
   const std::vector<SendRoute> to = route_sends(out);
   const std::vector<RecvRoute> from = route_receives(in);
   require_room("irecv", in, stream);
@@ -55,7 +55,7 @@ void Messages::Implementation::exchange_all(std::span<const Outgoing> out, std::
   wait_all(requests, stream);
 }
 
-// By routes that nobody takes: what is found out for them, exchange() finds again.
+// Makes the routes and drops them: exchange() makes them again.
 void Messages::Implementation::check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
   fabric_->check([&] { return concat("an exchange of ", out.size(), " sends and ", in.size(), " receives"); });
   const auto let_go = [this](auto&& route) {
@@ -83,7 +83,7 @@ void Messages::Implementation::require_room(const char* what, std::span<const In
   for (const Incoming& one : messages) {
     const auto shares_lane = [&](const Incoming& other) { return share_a_lane(one, other); };
     const auto count = static_cast<std::size_t>(std::ranges::count_if(messages, shares_lane));
-    outstanding_.check(what, queue_of(one.peer, one.options.lane), one.peer, one.options.lane, count);
+    outstanding_.check(what, queue_of(one.peer, one.options.tag), one.peer, one.options.tag, count);
   }
 }
 
@@ -119,13 +119,13 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
   body.sends = static_cast<std::int32_t>(out.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
     const auto& [destination, bytes, peer, options] = in[i];
-    body.receive[i] = receive_body(from[i], bytes, view(peer, options.lane));
+    body.receive[i] = receive_body(from[i], bytes, view(peer, options.tag));
     pass_posted(peer, options, stream);
     if (from[i].prefetch) prefetch(destination, bytes, stream);
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto& [source, bytes, peer, options] = out[i];
-    body.send[i] = send_body(to[i], bytes, view(peer, options.lane), lane::Completion::ordered);
+    body.send[i] = send_body(to[i], bytes, view(peer, options.tag), lane::Completion::ordered);
     if (to[i].copy_engine) leases[i] = fabric_->copies().take(to[i].copy_lead);
     body.send[i].copier = leases[i].copier();
     if (to[i].prefetch) prefetch(source, bytes, stream);

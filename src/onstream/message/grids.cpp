@@ -117,7 +117,8 @@ Grid Grids::exchange(lane::ExchangeMany<kMost>& body) const {
 template Grid Grids::exchange(lane::ExchangeMany<lane::kFew>& body) const;
 template Grid Grids::exchange(lane::ExchangeMany<lane::kMany>& body) const;
 
-// What all parts want, or in proportion what there is; a block each at least. There are as many blocks as parts.
+// Gives each part the blocks that it wants, or its proportion of the blocks there are; one each at least. There are at
+// least as many blocks as parts.
 Grid Grids::share(std::span<const Grid> parts, std::span<std::int32_t> ends, int threads) const {
   std::int64_t wanted = 0;
   for (const Grid& part : parts) wanted += part.blocks;

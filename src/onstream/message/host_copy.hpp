@@ -1,8 +1,8 @@
 // Copies between a buffer that kernels or peers cannot reach and the bounce buffer that stands in for it (bounce.hpp).
 //
 // Where the host can read the bounce buffer, a host function of the stream copies: cudaMemcpyAsync of pageable memory
-// would make the host wait for the stream, and with it every thread of the process that wants the GPU. What it shall do
-// lies behind the data, in the bounce buffer, and so lives as long. Other bounce buffers are copied by the device.
+// would make the host wait for the stream, and with it every thread of the process that wants the GPU. Its arguments
+// lie behind the data, in the bounce buffer, and so live as long. Other bounce buffers are copied by the device.
 // Nothing here waits but take_now().
 #pragma once
 
@@ -25,7 +25,7 @@ struct alignas(16) HostCopy {
   std::uint64_t own_status;  // for a receive without a request
   std::uint64_t own_received;
 
-  // For the op of a receive without a request: the copy then takes what has come, no more.
+  // For the op of a receive without a request: the copy then takes the bytes that have come, no more.
   lane::Ticket own_ticket();
 };
 
@@ -44,7 +44,8 @@ class HostCopies {
   HostCopy* describe_take(void* destination, const Memory& bounce, std::size_t bytes) const;
   void take(HostCopy* copy, Stream stream) const;
 
-  // What has come for a posted receive, no more: in order behind a wait for it, or now that it is through.
+  // Copies the bytes that have come for a posted receive, no more: in order behind a wait for it, or now that it is
+  // through.
   void take(const Request& request, Stream stream) const;
   void take_now(const Request& request, StreamPool& streams) const;
 

@@ -1,4 +1,4 @@
-// What Messages is made of. Its methods lie by the idea: message.cpp sets up and checks, on_stream.cpp enqueues,
+// The parts of Messages. Each file has the methods of one task: message.cpp sets up and checks, on_stream.cpp enqueues,
 // on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both directions, waits.cpp completes requests,
 // unreceived.cpp looks back at the end.
 //
@@ -33,7 +33,7 @@ class Messages::Implementation {
   std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
-  void check_both(const Outgoing& out, const Incoming& in);  // before the next two, for who calls them from outside
+  void check_both(const Outgoing& out, const Incoming& in);  // callers from outside call it before the next two
   void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
   void exchange_all(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
   void check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
@@ -53,8 +53,9 @@ class Messages::Implementation {
   std::size_t device_bytes() const { return ground_->lanes.device_bytes(); }
 
  private:
-  // What the kernels of all messages use. A graph that captured some keeps it, also when the world is gone. It is let
-  // go later: a rank must say goodbye before it waits for kernels of other ranks in its process, which may wait for it.
+  // The objects that the kernels of all messages use. A graph that captured some keeps them, also when the world is
+  // gone. They are let go later: a rank must say goodbye before it waits for kernels of other ranks in its process,
+  // which may wait for it.
   struct Ground {
     explicit Ground(Fabric& fabric)
         : lanes(fabric),
@@ -64,7 +65,7 @@ class Messages::Implementation {
     std::shared_ptr<Tickets> tickets;
     std::shared_ptr<const void> wait_memory;
   };
-  // When a buffer has what shall be sent: when the call is made, or when the stream gets there.
+  // When a buffer holds the bytes to send: when the call is made, or when the stream gets there.
   enum class Moment { now, on_stream };
   using Look = lane::Look;
 
@@ -79,8 +80,8 @@ class Messages::Implementation {
   const lane::View& view(int peer, int lane) const { return views_[queue_of(peer, lane)]; }
   void check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
                        const MessageOptions& options);
-  // Runs what starts an op: if the world has failed, or fails meanwhile, or a peer does not answer, that is told in the
-  // op's name, what().
+  // Runs a function that starts an op: if the world has failed, or fails meanwhile, or a peer does not answer, the
+  // error names the op, `what()`.
   template <class What, class Function>
   auto start_as(const What& what, const Function& function) const {
     try {
@@ -116,7 +117,8 @@ class Messages::Implementation {
   }
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane,
                                         const MessageOptions& options);
-  // Of a message that is not posted yet. Where a call posts several, all are made before: what may fail fails first.
+  // The request of a message that is not posted yet. A call that posts several makes all requests first, as that may
+  // fail.
   std::shared_ptr<Request> request_for(const Outgoing& message);
   std::shared_ptr<Request> request_for(const Incoming& message);
   void hold_bounce(Request& request, const std::shared_ptr<Memory>& bounce) const;
@@ -137,7 +139,7 @@ class Messages::Implementation {
   void pass_posted(int peer, const MessageOptions& options, Stream stream);
   void follow(const std::shared_ptr<Event>& before, Stream stream);
   std::shared_ptr<Event> note_use(Stream stream);
-  // The same of an op on a buffer: a graph is not launched once the segment was freed that it lies in.
+  // The same for an op on a buffer: a graph is not launched once the segment that the buffer lies in was freed.
   std::shared_ptr<Event> note_use(Stream stream, const void* buffer);
   void note_use(Stream stream, std::span<const Outgoing> out, std::span<const Incoming> in);
   void note_use(const std::shared_ptr<Request>& request, const void* buffer, Stream stream);
@@ -185,7 +187,7 @@ class Messages::Implementation {
   Router router_;
   Grids grids_;
   HostCopies host_copies_;
-  LateStream sends_;     // of posted sends, in order: what matches them
+  LateStream sends_;     // of posted sends, in the order that matches them
   LateStream receives_;  // and of posted receives
   std::mutex posting_;   // held while one is numbered and enqueued there, so that both orders are the same
   Outstanding outstanding_;

@@ -20,7 +20,7 @@ struct Own {
 // Of the host device there is no block to spread over.
 std::size_t spread_lanes_of(const Fabric& fabric) {
   if (fabric.device()->kind() == DeviceKind::host) return 0;
-  return static_cast<std::size_t>(std::min(fabric.parameters().spread_lanes, fabric.parameters().lanes));
+  return static_cast<std::size_t>(std::min(fabric.parameters().spread_tags, fabric.parameters().tags));
 }
 
 }  // namespace
@@ -28,22 +28,22 @@ std::size_t spread_lanes_of(const Fabric& fabric) {
 Lanes::Lanes(Fabric& fabric)
     : rank_(fabric.rank()),
       size_(static_cast<std::size_t>(fabric.size())),
-      lanes_(static_cast<std::size_t>(fabric.parameters().lanes)),
-      ring_units_(static_cast<std::size_t>(fabric.parameters().lane_bytes) / lane::kUnitBytes),
+      lanes_(static_cast<std::size_t>(fabric.parameters().tags)),
+      ring_units_(static_cast<std::size_t>(fabric.parameters().tag_bytes) / lane::kUnitBytes),
       spread_lanes_(spread_lanes_of(fabric)),
       spread_units_(std::max(2 * ring_units_,  // sends run ahead there no less than elsewhere
-                             static_cast<std::size_t>(fabric.parameters().spread_lane_bytes) / lane::kUnitBytes)),
-      receives_(static_cast<std::size_t>(fabric.parameters().lane_receives)) {
+                             static_cast<std::size_t>(fabric.parameters().spread_tag_bytes) / lane::kUnitBytes)),
+      receives_(static_cast<std::size_t>(fabric.parameters().tag_receives)) {
   const Parameters& parameters = fabric.parameters();
   const std::string mine =
-      concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " spread_lanes=", spread_lanes_,
-             " spread_lane_bytes=", spread_units_ * lane::kUnitBytes, " spread_min_bytes=", parameters.spread_min_bytes,
-             " spread_max_bytes=", parameters.spread_max_bytes, " lane_receives=", receives_,
+      concat("tags=", lanes_, " tag_bytes=", ring_units_ * lane::kUnitBytes, " spread_tags=", spread_lanes_,
+             " spread_tag_bytes=", spread_units_ * lane::kUnitBytes, " spread_min_bytes=", parameters.spread_min_bytes,
+             " spread_max_bytes=", parameters.spread_max_bytes, " tag_receives=", receives_,
              " ll_max_bytes=", parameters.ll_max_bytes, " host_ll_max_bytes=", parameters.host_ll_max_bytes,
              " copy_min_bytes=", parameters.copy_min_bytes, " path=", parameters.path);
   const std::vector<std::string> all = fabric.all_gather("the comparison of parameters", mine);
   for (std::size_t rank = 0; rank < size_; ++rank) {
-    require(all[rank] == all[0], "lane parameters must be the same on every rank: rank 0 has ", all[0], ", rank ", rank,
+    require(all[rank] == all[0], "tag parameters must be the same on every rank: rank 0 has ", all[0], ", rank ", rank,
             " has ", all[rank]);
   }
   const std::size_t slots = size_ * lanes_;
@@ -53,7 +53,7 @@ Lanes::Lanes(Fabric& fabric)
   // The host device alone has shares (lane/host/shared_copy.hpp), behind the acks.
   const bool on_host = fabric.device()->kind() == DeviceKind::host;
   acks_bytes_ = lane::acks_of(receives_) * sizeof(std::uint64_t) + (on_host ? lane::share_bytes(receives_) : 0);
-  // What no peer writes lies behind it all: a piece of memory of its own would take whole pages.
+  // Memory that no peer writes lies behind it all: an allocation of its own would take whole pages.
   own_offset_ = (acks_offset_ + slots * acks_bytes_ + alignof(Own) - 1) / alignof(Own) * alignof(Own);
   shared_ = fabric.segment(own_offset_ + slots * (sizeof(Own) + receives_ * sizeof(lane::Posted)), MemoryKind::device);
 }
@@ -70,7 +70,7 @@ std::size_t Lanes::ring_offset(int rank, int lane) const {
 
 std::size_t Lanes::device_bytes() const { return shared_->bytes(); }
 
-// What `a` writes for `b` lies in b's part, in a's slot.
+// Memory that `a` writes for `b` lies in b's part, in a's slot.
 lane::View Lanes::view(int peer, int lane) const {
   std::byte* local = shared_->local();
   std::byte* remote = shared_->peer(peer);

@@ -1,7 +1,7 @@
 // The lanes of a world: their memory, and the view of each that kernels get.
 //
-// One symmetric segment holds what peers write (rings, credits, postings, acks) and, behind it, the counters that only
-// this rank's kernels touch. Nothing here changes after construction.
+// One symmetric segment holds the memory that peers write (rings, credits, postings, acks) and, behind it, the counters
+// that only this rank's kernels touch. Nothing here changes after construction.
 #pragma once
 
 #include <memory>
@@ -48,7 +48,7 @@ class Lanes {
   std::size_t returned_offset_;
   std::size_t postings_offset_;
   std::size_t acks_offset_;
-  std::size_t acks_bytes_;  // of one lane and peer, with what lies behind them
+  std::size_t acks_bytes_;  // of one lane and peer, with the shares behind them
   std::size_t own_offset_;
   std::shared_ptr<Segment> shared_;
 };

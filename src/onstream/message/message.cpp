@@ -16,7 +16,7 @@ std::string text_of(OpKind kind, std::size_t bytes, int peer, const MessageOptio
   FaultReport named;
   named.op = kind;
   named.peer = peer;
-  named.lane = options.lane;
+  named.tag = options.tag;
   named.bytes = bytes;
   return what_of(named);
 }
@@ -50,7 +50,7 @@ Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
       sends_(device_),
       receives_(device_),
       outstanding_(static_cast<std::size_t>(fabric_->size() * ground_->lanes.count()),
-                   static_cast<std::size_t>(fabric_->parameters().lane_receives)),
+                   static_cast<std::size_t>(fabric_->parameters().tag_receives)),
       small_copy_bytes_(static_cast<std::size_t>(fabric_->parameters().small_copy_bytes)),
       uses_(device_),
       serial_(next_serial()) {
@@ -95,30 +95,30 @@ void Messages::Implementation::check_arguments(const char* what, const void* add
   const int lanes = ground_->lanes.count();
   require(peer >= 0 && peer < fabric_->size(), what, ": rank ", peer, " does not exist; this world has ranks 0 to ",
           fabric_->size() - 1);
-  require(options.lane >= 0 && options.lane < lanes, what, ": lane ", options.lane,
-          " does not exist; this world has lanes 0 to ", lanes - 1, " (parameter lanes)");
+  require(options.tag >= 0 && options.tag < lanes, what, ": tag ", options.tag,
+          " does not exist; this world has tags 0 to ", lanes - 1, " (parameter tags)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");
   require(bytes < lane::kBytesMask, what, ": ", bytes, " B is no size of a buffer; a negative number was converted?");
-  router_.check_size(bytes, options.lane, options.path);
+  router_.check_size(bytes, options.tag, options.path);
 }
 
 void Messages::Implementation::check_stays(const Outgoing& message) const {
   if (!fabric_->has_left(message.peer)) return;
-  fabric_->check();  // who leaves a world that has failed does so for that
+  fabric_->check();  // a peer that leaves a failed world leaves for that reason
   fail(ErrorCode::closed, text_of(message), ": rank ", message.peer, " left the world; nobody will receive it");
 }
 
 SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Completion completion,
                                                Router::Ring ring) {
   check_arguments("send", message.source, message.bytes, message.peer, message.options);
-  // Last: that the world has failed, or a peer left it, shall not hide what is wrong with the call.
+  // Last: a failed world, or a peer that left it, shall not hide an error of the call.
   return start_as([&] { return text_of(message); },
                   [&] {
                     check_stays(message);
                     try {
                       return router_.send(message, completion, ring);
                     } catch (const Error&) {
-                      check_stays(message);  // who leaves meanwhile takes its mappings along
+                      check_stays(message);  // a peer that leaves meanwhile takes its mappings along
                       throw;
                     }
                   });
@@ -168,10 +168,10 @@ std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std
 }
 
 std::shared_ptr<Request> Messages::Implementation::request_for(const Outgoing& message) {
-  return make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane), message.options);
+  return make_request(OpKind::send, message.bytes, view(message.peer, message.options.tag), message.options);
 }
 std::shared_ptr<Request> Messages::Implementation::request_for(const Incoming& message) {
-  return make_request(OpKind::recv, message.bytes, view(message.peer, message.options.lane), message.options);
+  return make_request(OpKind::recv, message.bytes, view(message.peer, message.options.tag), message.options);
 }
 
 // Until the request goes.

@@ -1,14 +1,13 @@
 // Messages: tagged, in order, on a stream.
 //
-// Each (source, destination, lane) is an independent queue; between two ranks, per lane, messages match in posting
-// order. Streams whose ops are of one lane and direction must be ordered by the program (one stream, or events), as the
-// order of the ops is what matches them. Threads need no order: calls in which the host waits, or posts, run one at a
-// time of each lane and direction, so each message goes to one receive, and whole, whichever thread's that is; a call
-// may wait for those before it. A message shorter than its receive is fine; a longer one is `truncated` on both
-// sides.
+// Each (source, destination, tag) is an independent queue, a lane; between two ranks, per lane, messages match in
+// posting order. The program must order streams whose ops are of one lane and direction (one stream, or events), as the
+// order of the ops matches them. Threads need no order: calls in which the host waits, or posts, run one at a time of
+// each lane and direction, so each message goes to one receive, and whole, whichever thread's that is; a call may wait
+// for those before it. A message shorter than its receive is fine; a longer one is `truncated` on both sides.
 //
 //   send    done on the stream when the buffer may be reused. Up to ll_max_bytes, and up to spread_max_bytes on the
-//           first spread_lanes lanes of cuda, it runs ahead of its receive while the lane's ring has room; beyond that
+//           first spread_tags lanes of cuda, it runs ahead of its receive while the lane's ring has room; beyond that
 //           it waits for its receive, as MPI's standard send may.
 //   recv    done on the stream when the data is there.
 //   sendrecv   both at once: neither waits for the other, so all ranks of a ring may call it. One kernel on cuda, where
@@ -19,7 +18,7 @@
 //           status at once, and a stream goes on.
 //
 // Only bytes travel: that both sides mean the same element type is the program's affair. Of each lane and source,
-// lane_receives receives may be posted and not waited for; the call that asks for one more throws invalid_argument, and
+// tag_receives receives may be posted and not waited for; the call that asks for one more throws invalid_argument, and
 // all goes on. (Graphs are not counted when they are captured: a replay that posts too many fails the world.)
 //
 // Wrong arguments throw, and so does every call once the world has failed (aborted, with the story). How an op ends is
@@ -39,7 +38,7 @@
 namespace onstream {
 
 struct MessageOptions {
-  int lane = 0;
+  int tag = 0;
   Path path = Path::automatic;
   // For a call that blocks, or a request that this thread waits for next: the status alone tells if the message was
   // truncated or unmapped. World::check(), finish() and take_faults(), which any thread may call, do not tell it too.
@@ -62,15 +61,16 @@ struct Incoming {
   MessageOptions options;
 };
 
-// As faults name them: "send of 64 B to rank 1 on lane 0".
+// As faults name them: "send of 64 B to rank 1 with tag 0".
 std::string text_of(const Outgoing& message);
 std::string text_of(const Incoming& message);
 std::string text_of(const Outgoing& out, const Incoming& in);  // "sendrecv (send of ..., recv of ...)"
 
-// An isend or irecv on its way. Keeps alive what it needs; the buffer stays the caller's and must live until the wait.
+// An isend or irecv on its way. It keeps the memory that it needs; the buffer stays the caller's and must live until
+// the wait.
 class Request;
 
-// Both halves of a sendrecv. Wait for the receive first: that may fetch what the peer waits for.
+// Both halves of a sendrecv. Wait for the receive first: the peer may wait for its fetch.
 struct Exchange {
   std::shared_ptr<Request> sent;
   std::shared_ptr<Request> arriving;
@@ -92,7 +92,7 @@ class Messages {
   // lane and direction match in their order. Buffers are not compared. On cuda one kernel for up to 7 of each, if all
   // are of different lanes.
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
-  // Throws what that would throw for its arguments, but for want of room for receives; enqueues nothing.
+  // Throws as exchange() would for its arguments, except for want of room for receives; enqueues nothing.
   void check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
 

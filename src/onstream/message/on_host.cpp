@@ -26,8 +26,8 @@ struct StackTicket {
 // Of a call that finds its lane busy with another call of the same thread.
 [[noreturn]] void refuse_nested(const std::string& message) {
   fail(ErrorCode::invalid_argument, message,
-       ": called while this thread is inside another call of the same lane and direction, as from a signal handler; "
-       "call it after the handler, or use another lane");
+       ": called while this thread is inside another call of the same tag and direction, as from a signal handler; "
+       "call it after the handler, or use another tag");
 }
 template <class Message>
 void refuse_nested(const lane::QueueLock& lock, const Message& message) {
@@ -39,8 +39,7 @@ void refuse_nested(const lane::QueueLock& lock, const Message& message) {
 Status Messages::Implementation::send(const Outgoing& message) {
   if (!on_host_) return wait(isend(message));
   SendRoute route = route_send(message, lane::Completion::ordered);
-  lane::Send body =
-      send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
+  lane::Send body = send_body(route, message.bytes, view(message.peer, message.options.tag), lane::Completion::ordered);
   StackTicket result;
   body.ticket = result.ticket(message.options);
   lane::QueueLock lock(body);
@@ -63,13 +62,13 @@ Status Messages::Implementation::recv(void* destination, std::size_t bytes, int 
     return status;
   }
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
-  auto body = receive_body(route, bytes, view(peer, options.lane));
+  auto body = receive_body(route, bytes, view(peer, options.tag));
   StackTicket result;
   body.ticket = result.ticket(options);
   const lane::QueueLock lock(body);
   refuse_nested(lock, Incoming{destination, bytes, peer, options});
   if (lock.held()) {
-    (void)outstanding_.pass(queue_of(peer, options.lane), peer, options.lane, Outstanding::Next::at_once);
+    (void)outstanding_.pass(queue_of(peer, options.tag), peer, options.tag, Outstanding::Next::at_once);
     body(kCaller);
   } else {
     lane::end_unlocked(body, lock.status());
@@ -143,8 +142,8 @@ void Messages::Implementation::irecv_by(const RecvRoute& route, const std::share
 // Before either half is posted.
 void Messages::Implementation::require_not_nested(const Outgoing& out, const Incoming& in) const {
   if (!on_host_) return;
-  const bool sends = lane::QueueLock::is_mine(view(out.peer, out.options.lane).sending->busy);
-  const bool receives = lane::QueueLock::is_mine(view(in.peer, in.options.lane).receiving->busy);
+  const bool sends = lane::QueueLock::is_mine(view(out.peer, out.options.tag).sending->busy);
+  const bool receives = lane::QueueLock::is_mine(view(in.peer, in.options.tag).receiving->busy);
   if (sends || receives) refuse_nested(text_of(out, in));
 }
 

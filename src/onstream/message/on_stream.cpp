@@ -8,8 +8,7 @@ namespace onstream {
 void Messages::Implementation::send(const Outgoing& message, Stream stream) {
   SendRoute route = route_send(message, lane::Completion::ordered);
   copy_small(route, message, Moment::on_stream, stream);
-  lane::Send body =
-      send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
+  lane::Send body = send_body(route, message.bytes, view(message.peer, message.options.tag), lane::Completion::ordered);
   CopyThread::Lease lease;
   if (route.copy_engine) lease = fabric_->copies().take(route.copy_lead);
   body.copier = lease.copier();
@@ -25,7 +24,7 @@ void Messages::Implementation::recv(void* destination, std::size_t bytes, int pe
                                     Stream stream) {
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
   pass_posted(peer, options, stream);
-  auto body = receive_body(route, bytes, view(peer, options.lane));
+  auto body = receive_body(route, bytes, view(peer, options.tag));
   HostCopy* copy = nullptr;
   if (route.bounce != nullptr) {
     copy = host_copies_.describe_take(destination, *route.bounce, bytes);
@@ -181,12 +180,12 @@ void Messages::Implementation::prefetch(const void* buffer, std::size_t bytes, S
 
 // Before an ordered receive takes its place behind posted ones. Replays are not counted.
 void Messages::Implementation::pass_posted(int peer, const MessageOptions& options, Stream stream) {
-  const std::size_t queue = queue_of(peer, options.lane);
+  const std::size_t queue = queue_of(peer, options.tag);
   if (outstanding_.none(queue) || device_->capturing(stream)) return;
-  follow(outstanding_.pass(queue, peer, options.lane, Outstanding::Next::on_stream), stream);
+  follow(outstanding_.pass(queue, peer, options.tag, Outstanding::Next::on_stream), stream);
 }
 
-// What is enqueued next comes after that, if it is anything.
+// Orders the next work of the stream behind `before`, unless it is null.
 void Messages::Implementation::follow(const std::shared_ptr<Event>& before, Stream stream) {
   if (before != nullptr) device_->wait(stream, before);
 }
@@ -198,7 +197,8 @@ void Messages::Implementation::note_posted(Request& request, Stream stream) {
   request.posted = device_->record(stream);
 }
 
-// After an op was enqueued. Null inside a capture; the graph then keeps what all ops use.
+// Call it after an op was enqueued. It returns null inside a capture; the graph then keeps the objects that all ops
+// use.
 std::shared_ptr<Event> Messages::Implementation::note_use(Stream stream) {
   auto event = uses_.note(stream);
   if (event == nullptr) device_->retain(stream, ground_);

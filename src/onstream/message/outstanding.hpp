@@ -1,6 +1,6 @@
 // Outstanding: the posted receives of each lane that no wait covers yet, as the host counts them.
 //
-// A lane has room for lane_receives of them in device memory. One too many would end the world when its kernel finds
+// A lane has room for tag_receives of them in device memory. One too many would end the world when its kernel finds
 // out, so the call that asks for it is refused instead. A wait for a receive covers it and all before it, as a lane
 // completes in order. Where that wait is only enqueued yet, perhaps on another stream, and its room is needed, the op
 // that needs it comes after it. Replays of a graph are not counted here. Thread-safe; a lane without posted receives
@@ -29,8 +29,8 @@ class Outstanding {
   // The next place among the receives of all queues. add() gives it to a request that is not captured.
   void number(Request& request) { request.order = next_order_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
-  // Before `request` is posted in its queue: numbers it and opens its ticket. What is returned, if anything, is what
-  // its stream has to wait for first. Throws invalid_argument when there is no room.
+  // Before `request` is posted in its queue: numbers it and opens its ticket. Returns the event that its stream has to
+  // wait for first, or null. Throws invalid_argument when there is no room.
   std::shared_ptr<Event> add(const std::shared_ptr<Request>& request, Next next) {
     Queue& queue = queues_.at(request->queue);
     const std::lock_guard lock(mutex_);
@@ -96,7 +96,7 @@ class Outstanding {
     std::deque<std::shared_ptr<Request>> open;  // oldest first, as all that follows
     std::deque<Covered> covered;                // before all that are open
     std::size_t covered_count = 0;
-    std::atomic<std::size_t> count = 0;  // posted(), for who has not locked
+    std::atomic<std::size_t> count = 0;  // posted(), to be read without the lock
 
     std::size_t posted() const { return open.size() + covered_count; }
     void uncover_first() {
@@ -110,7 +110,7 @@ class Outstanding {
     void note() { count.store(posted(), std::memory_order_relaxed); }
   };
 
-  // For so many `more`. What is returned: the first of `covered`, behind which there is room for one.
+  // Makes room for `more`. Returns null, or the event of the first of `covered`, behind which there is room for one.
   std::shared_ptr<Event> make_room(Queue& queue, const char* what, int peer, int lane, Next next,
                                    std::size_t more = 1) const {
     if (queue.posted() + more <= limit_) return nullptr;
@@ -126,10 +126,10 @@ class Outstanding {
     if (next == Next::on_stream && will_have_room) return queue.covered.front().behind;
     const std::string asked = more == 1 ? "" : concat(more, " more of ");
     fail(ErrorCode::invalid_argument, what, ": ", asked, queue.posted(), " receives from rank ", peer,
-         " are posted on lane ", lane, " already and ",
+         " are posted with tag ", lane, " already and ",
          queue.covered.empty() ? "none of them is waited for; wait for some first"
                                : "the waits for them, on streams, have not ended; wait for those first",
-         ", use several lanes, or raise lane_receives (", limit_, ")");
+         ", use several tags, or raise tag_receives (", limit_, ")");
   }
 
   std::mutex mutex_;

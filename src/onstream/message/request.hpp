@@ -33,7 +33,7 @@ class Turn {
 
 class Request {
  public:
-  Turn turn;  // of whoever waits for it, asks about it or enqueues a wait: they change what follows
+  Turn turn;  // of the thread that waits for it, tests it or enqueues a wait: each changes the fields below
   OpKind kind = OpKind::none;
   lane::View lane;
   Tickets::Slot slot;
@@ -42,7 +42,7 @@ class Request {
   Stream posted_on;       // captured: the stream of its op, and the point behind it
   std::shared_ptr<Event> posted;
   std::shared_ptr<Memory> bounce;  // stands in for a buffer that kernels or peers cannot reach
-  const void* source = nullptr;    // isend too large for the ring: what its wait may push
+  const void* source = nullptr;    // isend too large for the ring: bytes that its wait may push
   void* copy_back = nullptr;       // irecv through a bounce buffer: where the data finally goes
   std::optional<Status> result;    // once the host has collected it
   std::size_t received = 0;

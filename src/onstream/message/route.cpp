@@ -9,7 +9,7 @@ namespace onstream {
 
 namespace {
 
-constexpr std::size_t kAligned = 128;  // a lead is a multiple, so that what follows is copied as widely
+constexpr std::size_t kAligned = 128;  // a lead is a multiple, so that the rest is copied as widely
 
 }  // namespace
 
@@ -41,8 +41,8 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes, int lane, bool spre
     case Path::automatic: return spread ? std::max(ll_max_, bytes) : ll_max_;
     case Path::ll:
       require(bytes <= lanes_.ring_capacity(lane), "path ll carries at most ", lanes_.ring_capacity(lane),
-              " B here, the message has ", bytes, " B; raise ",
-              lanes_.spreads(lane) ? "spread_lane_bytes" : "lane_bytes", " or choose another path");
+              " B here, the message has ", bytes, " B; raise ", lanes_.spreads(lane) ? "spread_tag_bytes" : "tag_bytes",
+              " or choose another path");
       return lanes_.ring_capacity(lane);
     case Path::store:
     case Path::load:
@@ -68,14 +68,15 @@ std::uint64_t Router::offer_min(Path path, int lane, lane::Completion completion
   }
 }
 
-// What is posted must not fill a ring: it would wait there, perhaps for what its own rank does next.
+// A posted message must not fill a ring: it would wait there, perhaps for its own rank's next call.
 bool Router::spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, Ring ring) const {
   const bool through = path == Path::automatic || path == Path::ll;
   return through && ring == Ring::through && completion == lane::Completion::ordered && lanes_.spreads(lane) &&
          bytes > spread_min_ && bytes <= spread_max_;
 }
 
-// How the peer names memory of this rank: mapped where that can be, else by a foreign address (host device); or 0.
+// How the peer names memory of this rank: mapped where that can be, else by a remote process address (host device); or
+// 0.
 std::uint64_t Router::reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const {
   const bool plain = on_host_ && info.kind == MemoryKind::host;
   return (plain ? fabric_.attach(address, peer) : fabric_.expose(address, bytes, peer)).value_or(0);
@@ -104,9 +105,9 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   const Path path = effective(options.path);
   SendRoute route;
   route.source = source;
-  route.spread = spreads(path, bytes, options.lane, completion, ring);
-  route.ring_max = ring == Ring::beside ? 0 : ring_max(path, bytes, options.lane, route.spread);
-  route.offer_min = offer_min(path, options.lane, completion);
+  route.spread = spreads(path, bytes, options.tag, completion, ring);
+  route.ring_max = ring == Ring::beside ? 0 : ring_max(path, bytes, options.tag, route.spread);
+  route.offer_min = offer_min(path, options.tag, completion);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;
   const MemoryInfo info = look_at_buffer(*fabric_.device(), source, bytes);
@@ -161,13 +162,13 @@ RecvRoute Router::recv(const Incoming& message, lane::Completion completion, Rin
   const Path path = effective(options.path);
   RecvRoute route;
   route.destination = destination;
-  route.offer_min = offer_min(path, options.lane, completion);
-  route.spread = spreads(path, bytes, options.lane, completion, ring);
+  route.offer_min = offer_min(path, options.tag, completion);
+  route.spread = spreads(path, bytes, options.tag, completion, ring);
   const bool small = bytes <= route.offer_min;
   if (bytes == 0 || (small && on_host_)) return route;
   const bool posted = completion == lane::Completion::posted;
   const MemoryInfo info = fabric_.device()->inspect(destination);
-  // What the ring carries to plain memory, it carries for less than a call of the system; looking there is one too.
+  // The ring carries bytes to plain memory for less than the cost of a system call; looking there takes one too.
   const bool by_ring =
       on_host_ && info.kind == MemoryKind::host && !posted && path == Path::automatic && bytes <= ll_max_;
   if (!by_ring) check_buffer(*fabric_.device(), info, destination, bytes);

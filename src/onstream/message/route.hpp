@@ -1,4 +1,4 @@
-// Routes: how one message's bytes will travel, decided when it is enqueued from what is known about its buffer.
+// Routes: how one message's bytes will travel, decided when it is enqueued from the properties of its buffer.
 //
 // Sender and receiver decide alone; the protocol (lane/memory/lane.hpp) makes every pair of decisions meet.
 #pragma once
@@ -15,7 +15,7 @@
 namespace onstream {
 
 struct SendRoute {
-  const void* source = nullptr;  // what the kernel reads: the buffer, or `bounce`
+  const void* source = nullptr;  // the kernel reads it: the buffer, or `bounce`
   std::uint64_t ring_max = 0;
   std::uint64_t offer_min = 0;
   std::uint64_t peer_source = 0;      // of `source`
@@ -32,7 +32,7 @@ struct SendRoute {
 };
 
 struct RecvRoute {
-  void* destination = nullptr;  // what the kernel writes: the buffer, or `bounce`
+  void* destination = nullptr;  // the kernel writes it: the buffer, or `bounce`
   std::uint64_t offer_min = 0;
   std::uint64_t peer_destination = 0;
   std::shared_ptr<Memory> bounce;  // to be copied to the buffer after the op
@@ -51,7 +51,7 @@ class Router {
   // as a larger one does.
   enum class Ring { through, by_one_block, beside };
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that does not reach the
-  // peer's. On the host device, what the ring carries from or to plain memory is not looked at.
+  // peer's. On the host device, plain memory of a message that the ring carries is not checked.
   SendRoute send(const Outgoing& message, lane::Completion completion, Ring ring);
   RecvRoute recv(const Incoming& message, lane::Completion completion, Ring ring);
   // Which sends may end before their receives begin, for stories of a failure.

@@ -20,7 +20,7 @@ void Messages::Implementation::check_both(const Outgoing& out, const Incoming& i
 
 void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
   if (!on_host_ && exchange(out, in, stream)) return;
-  // What is refused is refused before anything is posted.
+  // All refusals come before anything is posted.
   SendRoute route = route_send(out, lane::Completion::posted);
   const RecvRoute from = route_recv(in.destination, in.bytes, in.peer, in.options, lane::Completion::posted);
   copy_small(route, out, Moment::on_stream, stream);
@@ -28,13 +28,13 @@ void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in,
   const auto sent = request_for(out);
   irecv_by(from, arriving, in.destination, Outstanding::Next::on_stream, stream);
   isend_by(route, sent, out.source, stream);
-  const std::array requests = {arriving, sent};  // the receive first: it may fetch what the peer waits for
+  const std::array requests = {arriving, sent};  // the receive first: the peer may wait for its fetch
   wait_all(requests, stream);
 }
 
 Exchange Messages::Implementation::isendrecv(const Outgoing& out, const Incoming& in) {
   require_not_nested(out, in);
-  // What is refused is refused before anything is posted.
+  // All refusals come before anything is posted.
   SendRoute route = route_send(out, lane::Completion::posted);
   const RecvRoute from = route_recv(in.destination, in.bytes, in.peer, in.options, lane::Completion::posted);
   Exchange both{request_for(out), request_for(in)};
@@ -62,8 +62,8 @@ bool Messages::Implementation::exchange(const Outgoing& out, const Incoming& in,
     return false;
   }
   lane::Exchange body;
-  body.send = send_body(to, out.bytes, view(out.peer, out.options.lane), lane::Completion::ordered);
-  body.receive = receive_body(from, in.bytes, view(in.peer, in.options.lane));
+  body.send = send_body(to, out.bytes, view(out.peer, out.options.tag), lane::Completion::ordered);
+  body.receive = receive_body(from, in.bytes, view(in.peer, in.options.tag));
   pass_posted(in.peer, in.options, stream);
   CopyThread::Lease lease;
   if (to.copy_engine) lease = fabric_->copies().take(to.copy_lead);

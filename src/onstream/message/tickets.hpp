@@ -3,7 +3,7 @@
 // A ticket's message number and crew lie in device memory, its status and size in pinned memory where the host looks.
 //
 // A posted send that its receiver fetches is settled by its wait alone. Where the request was let go before that,
-// whoever takes tickets looks for it now and then: settle_unasked(). A forked child gives nothing back.
+// a thread that takes tickets looks for it now and then: settle_unasked(). A forked child gives nothing back.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ class Tickets {
   // Where its op could not be enqueued after all.
   static void close(const Slot& slot);
 
-  // What a request leaves behind.
+  // The remains of a request that was let go.
   struct Left {
     Slot slot;
     std::shared_ptr<Event> last_wait;     // null: none on a stream

@@ -1,6 +1,6 @@
-// What a world tells when it ends: messages that came in a lane's ring and that no receive has taken. They are a
-// program's mistake that nothing else shows, as their sends have ended. On the host device, where a rank's CPU has its
-// rings before it; on others the look would be one more kernel at every end.
+// Warns, when a world ends, of messages that came in a lane's ring and that no receive has taken. They are a program's
+// mistake that nothing else shows, as their sends have ended. Only the host device looks, where a rank's CPU can read
+// its rings; on others the look would be one more kernel at every end.
 #include "onstream/base/log.hpp"
 #include "onstream/message/implementation.hpp"
 
@@ -14,7 +14,7 @@ struct Unreceived {
 };
 
 // Nothing of this rank runs on the lane any more. The first messages are those of receives that were posted and never
-// waited for. What steps of a large one follow is not known before it is received: there the look ends.
+// waited for. The number of steps of a large one that follow is not known before it is received: there the look ends.
 Unreceived unreceived_on(const lane::View& lane) {
   const HostGroup caller(0, 1);
   Unreceived found;
@@ -40,7 +40,7 @@ void Messages::Implementation::tell_unreceived() const {
     const auto [messages, bytes] = unreceived_on(lane);
     if (messages == 0) continue;
     log(LogLevel::warn, "rank ", fabric_->rank(), " leaves the world with ", messages,
-        messages == 1 ? " message" : " messages", " of rank ", lane.peer, " on lane ", lane.lane,
+        messages == 1 ? " message" : " messages", " of rank ", lane.peer, " with tag ", lane.lane,
         " that no receive took", messages == 1 ? ", of " : ", the first of ", bytes, " B");
   }
 }

@@ -1,6 +1,6 @@
 // Waits for requests: on a stream, where a kernel waits, and by the host, which then has the data at its final place
-// and the result. A wait for a receive completes what was posted before it on its lane; a wait for a large send pushes
-// it once its receive is posted. So no rank waits for another rank's wait.
+// and the result. A wait for a receive completes the receives posted before it on its lane; a wait for a large send
+// pushes it once its receive is posted. So no rank waits for another rank's wait.
 #include <algorithm>
 #include <mutex>
 
@@ -38,7 +38,7 @@ void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>
   const auto locks = lock_all(requests);
   for (const auto& request : requests) order_after_op(*request, stream);
   const bool captured = device_->capturing(stream);
-  // Receives first: a peer's wait for its send may need what they fetch.
+  // Receives first: a peer's wait for its send may need their fetch.
   std::vector<std::shared_ptr<Request>> in_order(requests.begin(), requests.end());
   const auto is_receive = [](const auto& request) { return request->kind == OpKind::recv; };
   std::stable_partition(in_order.begin(), in_order.end(), is_receive);
@@ -81,7 +81,7 @@ Status Messages::Implementation::test(const std::shared_ptr<Request>& request) {
   if (!lock) return Status::pending;  // as far as another thread's wait has come
   check_host_may_ask(*request);
   if (request->result) return *request->result;
-  // Of who has left nothing more comes: what has run ends at once, one way or the other.
+  // Nothing more comes from a peer that has left: an op that has run ends at once, one way or the other.
   advance(*request, fabric_->has_left(request->lane.peer) ? Look::finish : Look::once);
   if (request->taken != nullptr && !request->taken->done()) return Status::pending;
   const bool pending = request->status() == Status::pending;
@@ -100,9 +100,9 @@ void Messages::Implementation::check_host_may_ask(const Request& request) const 
   require(!request.captured, "wait: the request is part of a graph; wait for it on the stream, inside the capture");
 }
 
-// A replay's wait must come after the replay's op: what the op of the replay before left behind looks the same.
-// Stream order sees to it, or, on another branch of the graph, an edge from the op to the wait. (An eager op has a
-// ticket of its own, and its wait may run first.)
+// A replay's wait must come after the replay's op: the ticket left by the replay before looks the same. Stream order
+// sees to it, or, on another branch of the graph, an edge from the op to the wait. (An eager op has a ticket of its
+// own, and its wait may run first.)
 void Messages::Implementation::order_after_op(const Request& request, Stream stream) {
   if (request.posted == nullptr) return;
   require(device_->capturing(stream), "wait: the ", name_of(request.kind), " of ", request.bytes,
@@ -183,7 +183,7 @@ void Messages::Implementation::advance(const Request& request, Look look) {
   device_->synchronize(stream.get());
 }
 
-// A stream's wait has settled the request, and the stream may still copy what came to where it belongs.
+// A stream's wait has settled the request, and the stream may still copy the received bytes to their place.
 void Messages::Implementation::await_taken(const Request& request) {
   if (request.taken == nullptr || request.taken->done()) return;
   const StreamPool::Lease stream = fabric_->streams()->lease();
@@ -191,7 +191,8 @@ void Messages::Implementation::await_taken(const Request& request) {
   device_->synchronize(stream.get());
 }
 
-// Posted sends whose requests were let go before their waits: those that have ended give back what they hold.
+// Settles posted sends whose requests were let go before their waits: those that have ended give back their tickets and
+// bounce buffers.
 void Messages::Implementation::settle_unasked() {
   if (!ground_->tickets->wants_look()) return;
   ground_->tickets->settle_unasked([this](std::span<const Tickets::Left* const> open) -> std::shared_ptr<Event> {

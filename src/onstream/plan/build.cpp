@@ -64,25 +64,25 @@ class Build {
       if (error.of_failure()) throw;
       throw Error(error.code(), concat("plan '", name_, "' cannot be built:\n  ", error.what()));
     }
-    fabric_->name_plan(number_, name_, lanes());
+    fabric_->name_plan(number_, name_, tags());
     return std::move(built_);
   }
 
  private:
   // By op; -1: not of a message.
-  std::vector<int> lanes() const {
-    std::vector<int> lanes;
-    for (const PlanOp& planned : planned_) lanes.push_back(is_message(planned.op.kind) ? planned.op.lane : -1);
-    return lanes;
+  std::vector<int> tags() const {
+    std::vector<int> tags;
+    for (const PlanOp& planned : planned_) tags.push_back(is_message(planned.op.kind) ? planned.op.tag : -1);
+    return tags;
   }
 
-  // --- what this rank wants ---
+  // --- this rank's statement ---
 
   StatedOp stated(const Op& op) const {
     StatedOp out;
     out.kind = op.kind;
     out.peer = op.peer;
-    out.lane = op.lane;
+    out.tag = op.tag;
     out.layout = op.layout.view();
     out.bytes = op.layout.bytes();
     out.element = op.element;
@@ -180,7 +180,7 @@ class Build {
     }
   }
 
-  // --- who can reach what ---
+  // --- which memory each peer can reach ---
 
   template <class Mine>
   std::vector<PeerExport> expose_mine(const Mine& mine) {
@@ -384,8 +384,8 @@ class Build {
     note_memory();
   }
 
-  // One after the other on all ranks, as those that take part may wait for each other: what fails on one ends the build
-  // on all.
+  // Prepares them one after the other on all ranks, as those that take part may wait for each other: a failure on one
+  // ends the build on all.
   void prepare_calls() {
     for (const std::vector<std::int32_t>& ranks : plan::match_calls(statements_).ranks) {
       (void)fabric_->agree("a collective of a plan", [&] {
@@ -399,7 +399,7 @@ class Build {
 
   void note_memory() {
     const Device& device = *fabric_->device();
-    built_->frees = device.frees();  // first: what is freed meanwhile is looked at again
+    built_->frees = device.frees();  // first: memory freed meanwhile is looked at again
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       const Op& op = ops_[i];
       if (op.address == nullptr || (is_transfer(op.kind) && op.layout.bytes() == 0)) continue;

@@ -1,4 +1,4 @@
-// Building a plan: state the ops, match, expose, choose, place, lower, upload. Collective. Every step that can fail on
+// Building a plan: state the ops, match, export, choose, place, lower, upload. Collective. Every step that can fail on
 // one rank alone tells all ranks before any goes on, so that all of them throw the same text.
 #pragma once
 
@@ -15,7 +15,7 @@ struct PlanRequest {
   Path path = Path::automatic;
   std::vector<Op> ops;
   std::vector<std::shared_ptr<const plan::PlannedCall>> calls;
-  std::string problems;  // what this rank already knows to be wrong, one a line
+  std::string problems;  // errors that this rank already knows, one a line
 };
 
 std::unique_ptr<Plan::Implementation> build_plan(std::shared_ptr<Fabric> fabric, PlanRequest request);

@@ -1,4 +1,4 @@
-// What one rank can see while ops are added. All else is found out in build.cpp.
+// The checks that one rank can make while ops are added. All others are in build.cpp.
 #include "onstream/base/error.hpp"
 #include "onstream/plan/build.hpp"
 #include "onstream/plan/op/planned_call.hpp"
@@ -16,9 +16,9 @@ void PlanBuilder::check_peer(const char* what, int peer) const {
           " is not one of the world's 0 to ", fabric_->size() - 1);
 }
 
-void PlanBuilder::check_lane(const char* what, int lane) const {
-  require(lane >= 0 && lane < fabric_->parameters().lanes, what, " op ", ops_.size(), " of plan '", name_, "': lane ",
-          lane, " is not one of 0 to ", fabric_->parameters().lanes - 1, " (parameter lanes)");
+void PlanBuilder::check_lane(const char* what, int tag) const {
+  require(tag >= 0 && tag < fabric_->parameters().tags, what, " op ", ops_.size(), " of plan '", name_, "': tag ", tag,
+          " is not one of 0 to ", fabric_->parameters().tags - 1, " (parameter tags)");
 }
 
 void PlanBuilder::check_buffer(const char* what, const void* address, const Layout& layout) const {
@@ -38,14 +38,14 @@ void PlanBuilder::check_destination(const char* what, const Layout& layout) cons
           layout.describe(), ") overlaps itself");
 }
 
-PlanBuilder& PlanBuilder::send(const void* source, const Layout& layout, int peer, int lane, std::string note) {
+PlanBuilder& PlanBuilder::send(const void* source, const Layout& layout, int peer, int tag, std::string note) {
   check_peer("send", peer);
-  check_lane("send", lane);
+  check_lane("send", tag);
   check_buffer("send", source, layout);
   Op op;
   op.kind = OpKind::send;
   op.peer = peer;
-  op.lane = lane;
+  op.tag = tag;
   op.address = const_cast<void*>(source);
   op.layout = layout;
   op.note = std::move(note);
@@ -53,15 +53,15 @@ PlanBuilder& PlanBuilder::send(const void* source, const Layout& layout, int pee
   return *this;
 }
 
-PlanBuilder& PlanBuilder::recv(void* destination, const Layout& layout, int peer, int lane, std::string note) {
+PlanBuilder& PlanBuilder::recv(void* destination, const Layout& layout, int peer, int tag, std::string note) {
   check_peer("recv", peer);
-  check_lane("recv", lane);
+  check_lane("recv", tag);
   check_buffer("recv", destination, layout);
   check_destination("recv", layout);
   Op op;
   op.kind = OpKind::recv;
   op.peer = peer;
-  op.lane = lane;
+  op.tag = tag;
   op.address = destination;
   op.layout = layout;
   op.note = std::move(note);

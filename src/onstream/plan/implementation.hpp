@@ -1,5 +1,5 @@
-// What a built Plan holds. What its launches use is apart from it: launches that are under way, and graphs, keep that
-// alive when the Plan itself is gone. It does not own the fabric: a graph must not keep a world from ending.
+// The state of a built Plan. The resources of its launches are apart from it: launches that are under way, and graphs,
+// keep them alive when the Plan itself is gone. They do not own the fabric: a graph must not keep a world from ending.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,12 @@ namespace plan {
 struct Resources {
   std::shared_ptr<Segment> segment;                // announcements, flags, slots, bounce buffers of this plan
   std::vector<std::shared_ptr<Memory>> stand_ins;  // for buffers that kernels cannot touch
-  std::vector<CopyCommand> host_before;            // what the stream's host functions do
+  std::vector<CopyCommand> host_before;            // the copies of the stream's host functions
   std::vector<CopyCommand> host_after;
   std::unique_ptr<Tables> tables;
   std::vector<std::shared_ptr<Segment>> of_user;  // where ops put and signal
   std::shared_ptr<const void> wait_memory;
-  std::shared_ptr<Segment> words;  // path memop: what streams write and await
+  std::shared_ptr<Segment> words;  // path memop: the words that streams write and await
   std::unique_ptr<Slots> slots;    // ... and when; null without that path. Let go of before the memory that it watches
 };
 
@@ -57,7 +57,7 @@ class Plan::Implementation {
   std::vector<plan::CopyCommand> before;
   std::vector<plan::CopyCommand> middle;
   std::vector<plan::CopyCommand> after;
-  std::vector<plan::PreparedCall> calls;  // behind all that; launches of them keep what they use
+  std::vector<plan::PreparedCall> calls;  // behind all that; their launches keep the memory they use
   std::uint64_t epoch_at_reset = 0;
 
   // Whose memory the ops use, as far as the device knows it.

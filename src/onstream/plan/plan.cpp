@@ -66,7 +66,7 @@ Plan::Implementation::~Implementation() {
   DeferredRelease::of_process().hand_over(std::move(resources), launches.points());
 }
 
-// The order is what keeps launches that mix paths from waiting for each other in a circle (words.hpp).
+// This order keeps launches that mix paths from waiting for each other in a circle (words.hpp).
 void Plan::Implementation::enqueue(Stream stream, const plan::Slot* slot) {
   Device& device = *fabric->device();
   const auto copy_all = [&](const std::vector<plan::CopyCommand>& copies) {
@@ -111,7 +111,7 @@ void Plan::launch(Stream stream) {
   it.fabric->check([&] { return concat("a launch of plan '", name(), "'"); });
   it.check_memory();
   const auto slot = it.resources->slots != nullptr ? it.resources->slots->of(stream) : nullptr;
-  // What was enqueued uses what the plan holds: kept, also if a later part fails.
+  // Enqueued work uses the plan's resources: keep them, also if a later part fails.
   const auto keep = [&] {
     if (it.fabric->uses().note(stream, it.launches) != nullptr) return;
     using Kept = std::pair<std::shared_ptr<plan::Resources>, std::shared_ptr<const plan::Slot>>;

@@ -1,11 +1,11 @@
 // Plan: a batch of ops compiled once and launched many times, as one kernel where every peer can be stored to.
 //
 //   PlanBuilder builder(fabric, "exchange");
-//   builder.send(buffer, layout, peer, lane); builder.recv(...);
+//   builder.send(buffer, layout, peer, tag); builder.recv(...);
 //   auto plan = builder.build();          // collective over the world: matches, validates, chooses paths
 //   plan->launch(stream);                 // any number of times, eager or captured
 //
-// Sends and receives match inside the plan, per (source, destination, lane) in the order added; they never meet
+// Sends and receives match inside the plan, per (source, destination, tag) in the order added; they never meet
 // messages outside it. launch() orders all ops after earlier work of the stream; when the plan's work on the stream is
 // done, sent buffers may be reused and received data is there. Ops of one launch run concurrently, except that signals
 // and atomics follow the puts added before them to the same peer and each other, and a wait precedes nothing but the
@@ -13,10 +13,10 @@
 // launches a plan the same number of times; a rank that does not is named at the deadline.
 //
 // Ownership: a Plan may be let go at any time; launches that are under way, and graphs that captured some, keep alive
-// what they use of it, and the segments that ops put, get, signal and wait in. Only the last plan of a team or a
-// neighbourhood that is gone waits for its launches. Buffers stay the caller's, until the last launch or graph is over.
-// A graph that is replayed after its world's end finds no peer and ends; but copies of path memop ask nobody, and go
-// into the peer's buffer all the same.
+// the parts of it that they use, and the segments that ops put, get, signal and wait in. Only the last plan of a team
+// or a neighbourhood that is gone waits for its launches. Buffers stay the caller's, until the last launch or graph is
+// over. A graph that is replayed after its world's end finds no peer and ends; but copies of path memop ask nobody, and
+// go into the peer's buffer all the same.
 #pragma once
 
 #include <cstdint>
@@ -63,14 +63,14 @@ class PlanBuilder {
  public:
   PlanBuilder(std::shared_ptr<Fabric> fabric, std::string name);
 
-  // Each throws invalid_argument at once for what one rank can see: rank out of range, lane out of range, null address,
-  // a layout that leaves the allocation that it begins in, memory that is freed or another device's, a destination
-  // layout that overlaps itself.
-  PlanBuilder& send(const void* source, const Layout& layout, int peer, int lane = 0, std::string note = "");
-  PlanBuilder& recv(void* destination, const Layout& layout, int peer, int lane = 0, std::string note = "");
+  // Each throws invalid_argument at once for errors that one rank can see: rank out of range, tag out of range, null
+  // address, a layout that leaves the allocation that it begins in, memory that is freed or another device's, a
+  // destination layout that overlaps itself.
+  PlanBuilder& send(const void* source, const Layout& layout, int peer, int tag = 0, std::string note = "");
+  PlanBuilder& recv(void* destination, const Layout& layout, int peer, int tag = 0, std::string note = "");
   PlanBuilder& put(void* remote, const Layout& remote_layout, const void* source, const Layout& layout, int peer,
                    std::string note = "");
-  // Reads what lies there when the launch begins, or later: not behind this plan's own waits.
+  // Reads the memory when the launch begins, or later: not behind this plan's own waits.
   PlanBuilder& get(void* destination, const Layout& layout, const void* remote, const Layout& remote_layout, int peer,
                    std::string note = "");
   // Adds `value` to a 64-bit counter in a peer's part of a segment, after this plan's earlier puts to that peer.
@@ -89,8 +89,8 @@ class PlanBuilder {
   // waits of a plan end when all of them compare.
   PlanBuilder& wait(const void* word, const Until& until, std::string note = "");
   // A collective of a team or a neighbourhood: builder.add(world.collective().planned(collective::all_reduce({...}))).
-  // All ranks of its team add it, in an order in which they can run. A launch neither prepares it nor asks peers,
-  // whatever its algorithm.
+  // All ranks of its team add it, in an order in which they can run. A launch neither prepares it nor asks peers, with
+  // any algorithm.
   PlanBuilder& add(std::shared_ptr<const plan::PlannedCall> call);
   // Names the element type of the op added last ("float64"): a send and a receive that name different ones do not
   // match.
@@ -101,12 +101,12 @@ class PlanBuilder {
 
   // Collective. Throws invalid_argument on every rank, naming both sides: unmatched send or receive, sizes that differ,
   // destinations of any two ranks' ops that overlap in one rank's memory (explain() says where there were too many runs
-  // to look), paths that cannot work with the reason. A wait is not matched: who signals may be outside the plan.
+  // to look), paths that cannot work with the reason. A wait is not matched: its signaller may be outside the plan.
   std::shared_ptr<Plan> build();
 
  private:
   void check_peer(const char* what, int peer) const;
-  void check_lane(const char* what, int lane) const;
+  void check_lane(const char* what, int tag) const;
   void check_buffer(const char* what, const void* address, const Layout& layout) const;
   void check_destination(const char* what, const Layout& layout) const;
   std::shared_ptr<Segment> segment_of(const char* what, const void* address, std::size_t bytes, int peer) const;

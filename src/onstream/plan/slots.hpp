@@ -18,7 +18,7 @@
 
 namespace onstream::plan {
 
-// What a launch enqueues, and where.
+// The word operations that a launch enqueues, by their place.
 struct Slot {
   std::vector<WordOp> opening;    // before all kernels and copies
   std::vector<WordOp> gate;       // before the middle copies
@@ -27,7 +27,7 @@ struct Slot {
   std::shared_ptr<void> watched;  // while the watch stands by
 };
 
-enum class Between { kernels, nothing };  // what a launch has between its operations, beside the copies
+enum class Between { kernels, nothing };  // a launch's work between its operations, beside the copies
 
 class Slots {
  public:

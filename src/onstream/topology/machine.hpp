@@ -3,7 +3,7 @@
 // Read from text in UTF-8, a statement a line; `#` begins a comment, in any encoding:
 //
 //   gpus 8                 GPUs 0 to 7, first of all
-//   switch NAME...         what only passes data on: an NVSwitch, a PCIe switch, a CPU
+//   switch NAME...         nodes that only pass data on: an NVSwitch, a PCIe switch, a CPU
 //   link A B [COUNT]       so many links (1) between two GPUs or switches; each carries one stream in each direction
 //   torus X Y Z            instead of all of these: GPUs on a 3-D torus, numbered with X the fastest
 #pragma once
@@ -29,7 +29,7 @@ struct Machine {
   std::string name_of(int node) const;
 };
 
-// Throws invalid_argument with the line's number and text, and what was expected.
+// Throws invalid_argument with the line's number and text, and the expected form.
 Machine machine_from(std::string_view text);
 
 }  // namespace onstream::topology

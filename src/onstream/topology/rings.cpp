@@ -63,7 +63,7 @@ class Rotations {
  private:
   bool joined(int a, int b) const { return counts_[at(a)][at(b)] > 0; }
 
-  // Of several, the one with the fewest ways on.
+  // The GPU of `fresh` with the fewest ways on.
   int scarcest(const std::vector<int>& fresh, const std::vector<char>& on_path) {
     int best = fresh[0];
     int least = std::numeric_limits<int>::max();

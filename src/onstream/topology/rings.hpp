@@ -1,4 +1,4 @@
-// Edge-disjoint rings over a machine's links, for whoever lays out ranks or streams along them.
+// Edge-disjoint rings over a machine's links, for a caller that lays out ranks or streams along them.
 //
 // A ring visits every GPU once and comes back. No two rings, and no two parts of one, share a link in the same
 // direction. Where GPUs are joined directly a ring's links serve its reverse too, so rings come in pairs of directions

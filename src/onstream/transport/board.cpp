@@ -49,8 +49,8 @@ WaitView Board::wait_view(int peer) const {
   return view;
 }
 
-// That of all peers together first, which aborted() looks at: a wait may end by any of them. The world's own last: who
-// finds it set finds all set.
+// Sets the word of all peers together first, which aborted() looks at: a wait may end by any of them. Sets the world's
+// own last: a thread that finds it set finds all of them set.
 void Board::set_abort(Cause cause) {
   const std::uint64_t bits = kWorldFailed | (cause == Cause::deadline ? kDeadlinePassed : 0);
   for (int peer = -1; peer < size_; ++peer) add_bits(word(peer), bits);
@@ -93,13 +93,13 @@ std::vector<Board::Collected> Board::collect() {
     report.op = static_cast<OpKind>(op & ~std::uint64_t{kInCheck | kInStage});
     report.part = static_cast<std::uint32_t>(op) & (kInCheck | kInStage);
     report.peer = static_cast<int>(HostGroup::load_relaxed(&fault.peer));
-    report.lane = static_cast<int>(HostGroup::load_relaxed(&fault.lane));
+    report.tag = static_cast<int>(HostGroup::load_relaxed(&fault.tag));
     report.bytes = HostGroup::load_relaxed(&fault.bytes);
     report.extra = HostGroup::load_relaxed(&fault.extra);
     report.plan = HostGroup::load_relaxed(&fault.plan);
     report.word.at = HostGroup::load_relaxed(&fault.word);
-    if (report.plan != 0) report.plan_op = std::exchange(report.lane, -1);
-    if (report.op == OpKind::wait) report.comparison = std::exchange(report.lane, -1);
+    if (report.plan != 0) report.plan_op = std::exchange(report.tag, -1);
+    if (report.op == OpKind::wait) report.comparison = std::exchange(report.tag, -1);
     news.push_back({report, HostGroup::load_relaxed(&fault.tell) != 0, HostGroup::load_relaxed(&fault.owed) != 0});
     taken_.store(index + 1, std::memory_order_release);
   }

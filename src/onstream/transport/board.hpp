@@ -27,7 +27,7 @@ class Board {
   void set_abort(Cause cause);
   bool aborted() const;
   bool all_aborted() const;  // every abort word says so
-  // After the last of what the peer did here is visible.
+  // After the last of the peer's stores here is visible.
   void set_left(int peer);
   bool has_left(int peer) const;
   bool all_left() const;

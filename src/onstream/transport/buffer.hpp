@@ -8,10 +8,11 @@
 namespace onstream {
 
 // Throws invalid_argument for memory of another device, for bytes beyond the allocation, and for plain host memory that
-// is not mapped: freed, or never a buffer. That costs a call of the system. `info` is what the device knows of `begin`.
+// is not mapped: freed, or never a buffer. That costs a call of the system. `info` is the device's information about
+// `begin`.
 void check_buffer(const Device& device, const MemoryInfo& info, const void* begin, std::size_t bytes);
 
-// What the device knows of [begin, begin + bytes), checked.
+// The device's information about [begin, begin + bytes), checked.
 MemoryInfo look_at_buffer(const Device& device, const void* begin, std::size_t bytes);
 
 }  // namespace onstream

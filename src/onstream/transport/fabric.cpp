@@ -36,8 +36,8 @@ auto telling(Store& store, const Step& step) {
   }
 }
 
-// What earlier worlds of the process let go of is released first: freeing pinned memory waits for running kernels, and
-// holds up the launches that those may wait for (docs/decisions/0005).
+// Releases first the memory that earlier worlds of the process let go of: freeing pinned memory waits for running
+// kernels, and holds up the launches that those may wait for (docs/decisions/0005).
 std::shared_ptr<Device> opened_device(const Launch& launch, const Parameters& parameters) {
   constexpr double kLimitS = 1;
   static_cast<void>(DeferredRelease::of_process().finish(kLimitS));
@@ -76,7 +76,7 @@ class Fabric::Implementation {
       fault_log_.add_foreign(unpack_fault(bytes, launch_.size));
       return std::string();
     });
-    // Of a send that was over before its receive met it. Logged, as its rank may never ask how its sends ended.
+    // A fault of a send that was over before its receive met it. Logged, as its rank may never ask how its sends ended.
     mesh_.on("send.fault", [this](int, const std::string& bytes, Fd) {
       FaultReport fault = unpack_fault(bytes, launch_.size);
       const bool of_one_op = fault.status == Status::truncated || fault.status == Status::unmapped;
@@ -157,12 +157,12 @@ class Fabric::Implementation {
   }
 
   // The watch's thread and that for copies use the mesh, and the mesh's thread runs this object's handlers: they end
-  // first. What a graph replays from now on ends at once.
+  // first. Ops that a graph replays from now on end at once.
   ~Implementation() {
     try {
-      look_at_board();  // peers hear what they cannot know before the goodbye,
+      look_at_board();  // peers hear before the goodbye of the faults that they cannot know,
       if (board_->aborted() && !failed_by_leaving_)
-        tell_cause();  // and why this rank leaves, whoever it heard that from
+        tell_cause();  // and why this rank leaves, also where another rank told it
     } catch (const std::exception& error) {
       log(LogLevel::error, "at the end of the world: ", error.what());
     }
@@ -199,7 +199,7 @@ class Fabric::Implementation {
     }
   }
 
-  // Throws the story if the world has failed, beginning with what has come to nothing by that.
+  // Throws the story if the world has failed, beginning with the call (`topic`) that the failure stopped.
   void check_for(std::string_view topic, DidNot what_happened) {
     try {
       check();
@@ -294,17 +294,17 @@ class Fabric::Implementation {
     const LogLevel level = logged == Logged::now ? LogLevel::error : LogLevel::info;
     if (first) log(quiet ? LogLevel::debug : level, "the world failed: ", reason);
     board_->set_abort(cause);
-    mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
+    mesh_.fail_all(reason);  // last: a thread that it wakes finds the world failed
   }
 
-  // What every rank hears is the first cause that this one knows: its own end by a failure is only an effect, and may
+  // Tells every rank the first cause that this one knows: this rank's own end by a failure is only an effect, and may
   // come to others sooner than the cause does.
   void abort(const std::string& reason, Cause cause = Cause::failure, Logged logged = Logged::now) {
     guard_.check("this world");
     fail_world(reason, cause, logged);
     tell_cause();
   }
-  // Deaths go first: a rank that hears of the failure knows who is dead.
+  // Deaths go first: a rank that hears of the failure knows the dead ranks.
   void tell_cause() {
     const FaultLog::First first = fault_log_.first();
     const std::vector<int> dead = fault_log_.failure().dead;
@@ -324,7 +324,7 @@ class Fabric::Implementation {
     leaving_.store(true, std::memory_order_release);
     failed_by_leaving_ = fault_log_.begin({kLeft, Cause::interrupt, false}, {});
     board_->set_abort(Cause::interrupt);
-    mesh_.fail_all(kLeft);  // last: whoever it wakes finds the world left
+    mesh_.fail_all(kLeft);  // last: a thread that it wakes finds the world left
   }
 
   // Takes new faults off the board: those of one op are told to the peer that cannot know, the rest fails the world.
@@ -341,7 +341,7 @@ class Fabric::Implementation {
                                  .status = report.status,
                                  .op = OpKind::send,
                                  .peer = launch_.rank,
-                                 .lane = report.lane,
+                                 .tag = report.tag,
                                  .bytes = report.extra,
                                  .extra = report.bytes};
         mesh_.notify(report.peer, "send.fault", pack_fault(theirs));
@@ -384,8 +384,8 @@ class Fabric::Implementation {
     }
   }
 
-  // Who left while an op of this rank still waited; "" if nobody did. A kernel that waits for several peers at once may
-  // name another of them.
+  // The peer that left while an op of this rank still waited; "" if none did. A kernel that waits for several peers at
+  // once may name another of them.
   std::string left_by(const FaultReport& fault) const {
     if (fault.peer < 0) return board_->all_left() ? "every other rank" : "";
     if (board_->has_left(fault.peer)) return concat("rank ", fault.peer);
@@ -395,7 +395,7 @@ class Fabric::Implementation {
     return "";
   }
 
-  // Of waits that leave() has ended.
+  // For waits that leave() has ended.
   void check_left() const {
     if (leaving()) throw Error(ErrorCode::closed, concat("rank ", launch_.rank, ": ", kLeft));
   }
@@ -600,8 +600,8 @@ std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
   implementation_->note_told();
   return implementation_->settled_failure(told);
 }
-void Fabric::name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes) {
-  implementation_->fault_log_.name_plan(number, name, std::move(lanes));
+void Fabric::name_plan(std::uint64_t number, const std::string& name, std::vector<int> tags) {
+  implementation_->fault_log_.name_plan(number, name, std::move(tags));
 }
 std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
 std::optional<FaultReport> Fabric::told(const FaultReport& fault) { return implementation_->told(fault); }

@@ -1,9 +1,9 @@
 // The fabric: everything the ranks of one world share below the ops - the device, the mesh, symmetric memory, which
 // memory a peer can address, the abort word and the faults.
 //
-// A World owns one Fabric and hands it to whatever emits or runs ops. Construction is collective over the job's ranks.
-// Thread-safe. Nothing here is on the way of an op but wait_view(), which is a value. In a forked child it is neither
-// used, calls throw closed, nor destroyed (base/fork_guard.hpp).
+// A World owns one Fabric and hands it to the classes that emit or run ops. Construction is collective over the job's
+// ranks. Thread-safe. Nothing here is on the way of an op but wait_view(), which is a value. In a forked child it is
+// neither used, calls throw closed, nor destroyed (base/fork_guard.hpp).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/launch.hpp"
-#include "onstream/bootstrap/mesh.hpp"
+#include "onstream/bootstrap/mesh/mesh.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/device/kernel/wait.hpp"
 #include "onstream/device/lifetime/stream_tracker.hpp"
@@ -34,7 +34,7 @@ namespace onstream {
 
 // Symmetric memory: every rank allocates it together, zeroed, and can address every peer's part that its device
 // reaches. A part is its owner's until the owner's last handle goes, or Fabric::free(); peers may use it no longer. A
-// peer that has mapped it, and still does, finds memory there all the same; the owner's helper refuses, and the world
+// peer that has mapped it, and still does, finds memory there all the same; the owner's proxy refuses, and the world
 // fails.
 class Segment : public LaunchGuard {
  public:
@@ -79,26 +79,26 @@ class Fabric {
   // come; that fails the world, as any wait's timeout does. Ends at once, with the story, when the world fails.
   // `what_for` is told with the topic.
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, std::string_view what_for = "");
-  // The same of what `mine` gives, which may fail on some ranks alone (memory, arguments): then every rank throws what
-  // they met, naming them, with the code of the first, and the world goes on.
+  // all_gather() of mine(), which may throw on some ranks alone (memory, arguments): then every rank throws their
+  // errors, naming those ranks, with the code of the first, and the world goes on.
   std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine);
   void barrier(std::string_view topic);
-  // Collective: throws invalid_argument, on every rank, naming who does what, unless all ranks do `mine`: "a segment is
-  // the same on every rank, but rank 0 asks for ... and rank 2 asks for ...".
+  // Collective: throws invalid_argument, on every rank, naming each rank's action, unless all ranks do `mine`: "a
+  // segment is the same on every rank, but rank 0 asks for ... and rank 2 asks for ...".
   void require_same(std::string_view rule, std::string_view verb, std::string_view mine);
 
   // Collective: symmetric memory of `bytes` on every rank. Throws, on every rank, invalid_argument naming the ranks
-  // whose sizes or kinds differ, and what a rank says that has no such memory.
+  // whose sizes or kinds differ, with the error of a rank that has no such memory.
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind, Mapped mapped = Mapped::always);
-  // Collective: frees every rank's part at once, whoever still holds the handle. Throws invalid_argument, on every
-  // rank, naming who frees which segment if they differ. Work that uses it must have finished on every rank. Once all
-  // ranks have said so, and before the memory goes, it calls agreed().
+  // Collective: frees every rank's part at once, also where a handle is still held. Throws invalid_argument, on every
+  // rank, naming the segment that each rank frees if they differ. Work that uses it must have finished on every rank.
+  // Once all ranks have said so, and before the memory goes, it calls agreed().
   void free(const std::shared_ptr<Segment>& segment, const std::function<void()>& agreed = [] {});
 
   // The living segment in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
   std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) const;
-  // Of what a stream captures: if any rank's part of a segment holds `address`, as this rank addresses it, the graph
-  // keeps that segment, and is not launched once it was freed.
+  // For a capturing stream: if any rank's part of a segment holds `address`, as this rank addresses it, the graph keeps
+  // that segment, and is not launched once it was freed.
   void guard(Stream stream, const void* address) const;
   void guard_segment(Stream stream, std::uint64_t number) const;  // that one
 
@@ -112,18 +112,18 @@ class Fabric {
   // Why expose() gives nothing for this address: "plain host memory", ...
   std::string why_not(const void* address, int peer) const;
 
-  // The allocation with this id (MemoryInfo::id) that `peer` has exposed to this rank: mapped while the answer is kept,
-  // also if the peer frees it meanwhile. Null if the peer has not exposed it, or has freed it.
+  // The allocation with this id (MemoryInfo::id) that `peer` has exported to this rank: mapped while the answer is
+  // kept, also if the peer frees it meanwhile. Null if the peer has not exported it, or has freed it.
   std::shared_ptr<const void> imported(int peer, std::uint64_t id) const;
 
-  // What the registration cache behind expose() did and holds.
+  // Counts of the registration cache behind expose(), and its contents.
   ReachStatistics reach_statistics() const;
 
-  // By what name `peer`'s kernels copy from and to this rank's plain host memory at `address`
-  // (device/kernel/foreign.hpp), or nothing where they cannot: attach_story() tells why. Not an address to follow: for
-  // lane::carry alone. The first call for a peer asks it to attach to this process and blocks for the answer. Nothing,
-  // too, once the system has refused since; attach_for_good() names the memory all the same, and copies of it are
-  // relayed then: slowly, for those who have no other way.
+  // The remote process address by which `peer`'s kernels copy from and to this rank's plain host memory at `address`
+  // (device/kernel/foreign.hpp), or nothing where they cannot: attach_story() tells why. Not a pointer to dereference:
+  // for lane::carry alone. The first call for a peer asks it to attach to this process and blocks for the answer.
+  // Nothing, too, once the system has refused since; attach_for_good() names the memory all the same, and copies of it
+  // are relayed then: slowly, for callers that have no other way.
   std::optional<std::uint64_t> attach(const void* address, int peer);
   std::optional<std::uint64_t> attach_for_good(const void* address, int peer);
   // How this rank's plain memory reached the peers that it was sent to so far.
@@ -131,21 +131,22 @@ class Fabric {
 
   // How kernels of this world wait. By value into every kernel argument.
   WaitView wait_view() const;
-  // For ops with one peer: they also end, as aborted, once that peer has left and what it sent before has been looked
-  // at.
+  // For ops with one peer: they also end, as aborted, once that peer has left and the data that it sent before has been
+  // looked at.
   WaitView wait_view(int peer) const;
-  // Whether a peer said goodbye; -1: all of them. What it sent before is still there.
+  // Whether a peer said goodbye; -1: all of them. Data that it sent before is still there.
   bool has_left(int peer) const;
   bool in_forked_child() const;
   void check_process() const;  // throws closed there
-  // Keeps alive what kernels of this world touch beside what they are given: what wait_view() points to, and the memory
-  // of other ranks that is mapped here. For work that may run after the world's end (a graph). Not the world itself.
+  // Keeps alive the memory that kernels of this world touch beside their arguments: the words that wait_view() points
+  // to, and the memory of other ranks that is mapped here. For work that may run after the world's end (a graph). Not
+  // the world itself.
   std::shared_ptr<const void> wait_memory() const;
 
-  // The world's end waits for what is noted there: after work of this world was enqueued on a stream.
+  // The world's end waits for the streams noted there: note one after work of this world was enqueued on it.
   StreamTracker& uses() const;
-  // Waits that streams make themselves get a deadline, and an end when the world fails or ends. Who keeps them keeps
-  // it; that does not keep the world.
+  // Waits that streams make themselves get a deadline, and an end when the world fails or ends. The keeper of such
+  // waits keeps the watchdog too; that does not keep the world.
   std::shared_ptr<Watchdog> watch() const;
 
   // Where kernels ask for the copy engine.
@@ -165,13 +166,13 @@ class Fabric {
   void check() const;
   // A call has told by its Status that its deadline passed.
   void note_told_late() const;
-  // The same after a wait: throws timeout where a deadline of this rank's own has passed, else aborted.
+  // check() after a wait: throws timeout where a deadline of this rank's own has passed, else aborted.
   void check_waited() const;
-  // The same after a wait of this host that ended as `ended`, and that no fault tells of.
+  // check() after a wait of this host that ended as `ended`, and that no fault tells of.
   void check_waited(Status ended) const;
   // check_waited(), of a failure in which an op of this rank has ended and that no call has told yet.
   void check_untold() const;
-  // check() in the name of what was about to start, what().
+  // check() in the name of the op about to start, `what()`.
   template <class What>
   void check(const What& what) const {
     try {
@@ -181,15 +182,15 @@ class Fabric {
     }
   }
   std::optional<Failure> failure() const;
-  // The same for an error's text: waits a moment, 0.3 s after the failure at the latest, for the faults of the ranks
-  // that this one waits for, and leaves out of the story what the text has `told` before.
+  // failure() for an error's text: waits a moment, 0.3 s after the failure at the latest, for the faults of the ranks
+  // that this one waits for, and leaves out of the story the facts that the text has `told` before.
   std::optional<Failure> settled_failure(const std::string& told) const;
-  // What faults of a plan's ops call it, and their lanes, by op; -1: it has none.
-  void name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes);
+  // The plan's name in faults of its ops, and the ops' tags, by op; -1: the op has none.
+  void name_plan(std::uint64_t number, const std::string& name, std::vector<int> tags);
   // Per-op faults that did not fail the world (truncated, unmapped): taken out, oldest first.
   std::vector<FaultReport> take_faults();
-  // A message itself tells the program of such a fault: take_faults() does not. What was reported of it, if that is
-  // here.
+  // A message itself tells the program of such a fault: take_faults() does not. Returns the fault's report, if it has
+  // come.
   std::optional<FaultReport> told(const FaultReport& fault);
 
   // Thread blocks that one kernel of this rank may use: blocks that wait must not keep out those they wait for, so the

@@ -33,11 +33,11 @@ FaultReport unpack_fault(std::string_view bytes, int ranks) {
 namespace {
 
 bool runs_ahead(const Ahead& ahead, const FaultReport& send) {
-  return send.bytes <= (send.lane < ahead.spread_lanes ? std::max(ahead.bytes, ahead.spread_bytes) : ahead.bytes);
+  return send.bytes <= (send.tag < ahead.spread_tags ? std::max(ahead.bytes, ahead.spread_bytes) : ahead.bytes);
 }
 std::string on_spread_lanes(const Ahead& ahead) {
-  if (ahead.spread_lanes == 0 || ahead.spread_bytes <= ahead.bytes) return "";
-  return concat(" (", ahead.spread_bytes, " B on lanes below ", ahead.spread_lanes, ")");
+  if (ahead.spread_tags == 0 || ahead.spread_bytes <= ahead.bytes) return "";
+  return concat(" (", ahead.spread_bytes, " B on tags below ", ahead.spread_tags, ")");
 }
 
 bool is_message(const FaultReport& fault) {
@@ -72,24 +72,24 @@ std::string what_of(const FaultReport& fault) {
   if (fault.op == OpKind::barrier && fault.peer >= 0 && fault.status != Status::misused) {
     return concat("barrier number ", fault.extra, ", to which rank ", fault.peer, " did not come,");
   }
-  if (is_collective(fault.op) && fault.lane < 0) return concat(name_of(fault.op), " of ", fault.bytes, " B");
+  if (is_collective(fault.op) && fault.tag < 0) return concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (is_collective(fault.op)) {
     const bool waits = fault.peer >= 0 && fault.status != Status::misused;
     const std::string whom = waits ? concat(", waiting for rank ", fault.peer, ",") : "";
     const bool known = fault.part == 0 && fault.op != OpKind::all_to_all_v;  // there a part of each rank has a size
     const std::string size = known ? concat(" of ", fault.bytes, " B") : "";
     const char* const part = (fault.part & kInCheck) != 0 ? "its check, " : fault.part != 0 ? "a stage of it, " : "";
-    return concat(name_of(fault.op), size, whom, " (", part, "number ", fault.extra, " on channel ", fault.lane, ")");
+    return concat(name_of(fault.op), size, whom, " (", part, "number ", fault.extra, " on channel ", fault.tag, ")");
   }
   if (fault.op == OpKind::plan) return concat("plan '", fault.plan_name.data(), "'");
   if (has_not_run(fault)) {
     return concat("wait for a ", name_of(fault.op), fault.op == OpKind::recv ? " from rank " : " to rank ", fault.peer,
-                  " on lane ", fault.lane, ", which a stream of its own has not come to,");
+                  " with tag ", fault.tag, ", which a stream of its own has not come to,");
   }
   const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
   std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (fault.peer >= 0) text += concat(towards, fault.peer);
-  if (fault.lane >= 0) text += concat(" on lane ", fault.lane);
+  if (fault.tag >= 0) text += concat(" with tag ", fault.tag);
   if (fault.plan != 0) text += concat(" (op ", fault.plan_op, " of plan '", fault.plan_name.data(), "')");
   return text;
 }
@@ -147,7 +147,7 @@ std::string described_late(const std::string& what, double timeout_s) {
 
 namespace {
 
-// What went wrong, without what to do about it.
+// The fault, without advice.
 std::string briefly(const FaultReport& fault) {
   const std::string what = concat("rank ", fault.rank, ": ", what_of(fault));
   switch (fault.status) {
@@ -163,13 +163,13 @@ std::string briefly(const FaultReport& fault) {
     case Status::misused:
       if (fault.op == OpKind::recv) {
         return concat(what, " exceeds the ", fault.extra,
-                      " receives that one lane may have outstanding; wait for some, or raise lane_receives");
+                      " receives that one tag may have outstanding; wait for some, or raise tag_receives");
       }
-      if (fault.op == OpKind::all_to_all_v && fault.lane < 0) {
+      if (fault.op == OpKind::all_to_all_v && fault.tag < 0) {
         return concat(what, " found that rank ", fault.peer, " expects ", fault.extra,
                       " B of it; what one rank sends to another is as much as that one receives");
       }
-      if (is_collective(fault.op) && fault.lane < 0) {
+      if (is_collective(fault.op) && fault.tag < 0) {
         return concat(what, " found that rank ", fault.peer, ", at the other end of the edge, gives ", fault.extra,
                       " B; both ends of an edge give the same");
       }
@@ -187,9 +187,9 @@ std::string briefly(const FaultReport& fault) {
   }
 }
 
-// What all ranks that tell of such a fault would say again.
+// The advice that every rank that tells of such a fault would repeat.
 std::string rule_of(const FaultReport& fault) {
-  const bool differs = fault.status == Status::misused && is_collective(fault.op) && fault.lane >= 0 && fault.peer >= 0;
+  const bool differs = fault.status == Status::misused && is_collective(fault.op) && fault.tag >= 0 && fault.peer >= 0;
   return differs ? "; all ranks call the same, and parameter collective_check=on (ONSTREAM_COLLECTIVE_CHECK=on) tells "
                    "who calls what"
                  : "";
@@ -217,7 +217,7 @@ std::string find_cycle(const std::vector<FaultReport>& faults) {
 
 namespace {
 
-// A send and a receive of two ranks that wait for each other on unlike lanes. Whether they were meant for each other,
+// A send and a receive of two ranks that wait for each other on unlike tags. Whether they were meant for each other,
 // or only come in an order that cannot end, the program alone knows.
 std::vector<std::string> differing_lanes(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
@@ -227,16 +227,16 @@ std::vector<std::string> differing_lanes(const Failure& failure) {
     if (sent->op != OpKind::send || !is_message(*sent) || other == waits.end()) continue;
     const FaultReport& received = *other->second;
     if (received.op != OpKind::recv || !is_message(received) || received.peer != rank) continue;
-    if (received.lane == sent->lane) continue;
-    lines.push_back(concat("rank ", rank, " sends on lane ", sent->lane, ", rank ", sent->peer, " receives on lane ",
-                           received.lane, ": if these two are meant for each other, their lanes must be the same"));
+    if (received.tag == sent->tag) continue;
+    lines.push_back(concat("rank ", rank, " sends with tag ", sent->tag, ", rank ", sent->peer, " receives with tag ",
+                           received.tag, ": if these two are meant for each other, their tags must be the same"));
   }
   return lines;
 }
 
 bool is_gone(const Failure& failure, int rank) { return contains(failure.dead, rank) || contains(failure.left, rank); }
 
-// Of messages that passed their deadline, where nothing that is told yet says why.
+// Names the partners missing from messages that passed their deadline, where no line so far says why.
 std::vector<std::string> missing_partners(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
   std::vector<std::string> lines;
@@ -250,14 +250,14 @@ std::vector<std::string> missing_partners(const Failure& failure) {
     if (late.peer == late.rank || is_gone(failure, late.peer)) continue;
     const bool sends = late.op == OpKind::send;
     const std::string between =
-        sends ? concat("it took no whole message of rank ", late.rank, " on lane ", late.lane)
-              : concat("no whole message came from it to rank ", late.rank, " on lane ", late.lane);
+        sends ? concat("it took no whole message of rank ", late.rank, " with tag ", late.tag)
+              : concat("no whole message came from it to rank ", late.rank, " with tag ", late.tag);
     const auto other = waits.find(late.peer);
     if (other == waits.end()) {
       lines.push_back(concat("rank ", late.peer, " tells of no wait of its own, and ", between, ": check that it ",
-                             sends ? "receives" : "sends", ", and on this lane",
+                             sends ? "receives" : "sends", ", and on this tag",
                              sends && runs_ahead(failure.ahead, late)
-                                 ? "; small messages wait once what went ahead of its receives fills the lane's ring"
+                                 ? "; small messages wait once what went ahead of its receives fills the tag's ring"
                                  : ""));
     } else if (other->second->peer != late.rank) {
       lines.push_back(concat("rank ", late.peer, " waited in ", what_of(*other->second), ", and ", between));
@@ -266,7 +266,7 @@ std::vector<std::string> missing_partners(const Failure& failure) {
   return lines;
 }
 
-// Of plans that passed their deadline: ranks whose part nobody seems to run.
+// For plans that passed their deadline: names ranks whose part seems not to run.
 std::vector<std::string> missing_launches(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
   std::vector<std::string> lines;
@@ -288,13 +288,13 @@ std::string advice_on_cycle(const Failure& failure) {
   return concat(
       "post the receive before the send (irecv), or use sendrecv: a send of more than ", failure.ahead.bytes, " B",
       on_spread_lanes(failure.ahead),
-      " waits for its receive, a smaller one once the lane's ring is full, as an isend on a stream or by path ll "
-      "does too, and any isend once lane_bytes / 64 messages are under way on its lane. Where a path was chosen that "
+      " waits for its receive, a smaller one once the tag's ring is full, as an isend on a stream or by path ll "
+      "does too, and any isend once tag_bytes / 64 messages are under way on its tag. Where a path was chosen that "
       "the receiver has to help with (load, stage, or any to memory that the "
       "sender cannot reach), use sendrecv, or isend and irecv, and wait for the receive first");
 }
 
-// What a program has to change, or look at, where ranks wait for each other.
+// The places to change, or look at, in a program whose ranks wait for each other.
 std::vector<std::string> advice_on_waits(const Failure& failure) {
   const std::string cycle = find_cycle(failure.faults);
   if (cycle.empty()) {
@@ -329,7 +329,7 @@ std::string facts_of(const Failure& failure, const std::string& told) {
     }
   }
   for (const std::string& line : advice_on_waits(failure)) {
-    if (known.insert(line).second) lines.push_back("  " + line);  // several receives of one lane lack the same sends
+    if (known.insert(line).second) lines.push_back("  " + line);  // several receives of one tag lack the same sends
   }
   std::string text;
   for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;

@@ -1,4 +1,4 @@
-// What went wrong, told to a person: the faults of every rank and the story they make together.
+// A failure, told to a person: the faults of every rank and the story they make together.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct FaultReport {
   OpKind op = OpKind::none;
   std::uint32_t part = 0;  // of a collective: kInCheck, kInStage (device/kernel/wait.hpp); 0: all of it
   int peer = -1;
-  int lane = -1;       // of a message, or the channel of a collective
+  int tag = -1;        // of a message, or the channel of a collective
   int plan_op = -1;    // of a plan: which
   int comparison = 0;  // of a wait for a word (device/kernel/compare.hpp)
   std::uint64_t bytes = 0;
@@ -45,31 +45,31 @@ struct FaultReport {
 std::string pack_fault(const FaultReport& fault);
 FaultReport unpack_fault(std::string_view bytes, int ranks);
 
-// "rank 1: recv of 32 B from rank 0 on lane 3 passed its deadline of 60 s (timeout_s)".
+// "rank 1: recv of 32 B from rank 0 with tag 3 passed its deadline of 60 s (timeout_s)".
 std::string describe(const FaultReport& fault);
-// The same of what is no op; `timeout_s` 0: not known.
+// The same sentence for a wait that is no op; `timeout_s` 0: not known.
 std::string described_late(const std::string& what, double timeout_s);
-// "recv of 32 B from rank 0 on lane 3", "put of 8 B to rank 1 (op 2 of plan 'halo')".
+// "recv of 32 B from rank 0 with tag 3", "put of 8 B to rank 1 (op 2 of plan 'halo')".
 std::string what_of(const FaultReport& fault);
 
 // An interrupt is the user's own doing, and often every rank's at once: it is logged at debug level only. After a
 // deadline other ranks may have waited for each other, which they tell.
 enum class Cause { failure, interrupt, deadline };
-// Who logs why the world failed, as an error: each rank that finds it out by itself, once.
+// Where the world's failure is logged as an error: by each rank that finds it out by itself, once.
 enum class Logged { now, by_caller, by_another };
 
-// Messages of which a send may end before its receive begins: of so many bytes at most, and on the first lanes, where
+// Messages of which a send may end before its receive begins: of so many bytes at most, and on the first tags, where
 // they spread (lane/spread.hpp), of more.
 struct Ahead {
   std::size_t bytes = 0;
-  int spread_lanes = 0;
+  int spread_tags = 0;
   std::size_t spread_bytes = 0;
 };
 
-// Why a world is broken. `faults` holds what every rank reported, its own first.
+// Why a world is broken. `faults` holds every rank's reports, this rank's first.
 struct Failure {
   std::string reason;   // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
-  bool logged = false;  // this rank has logged the reason as an error; else the rank that told it, but for an interrupt
+  bool logged = false;  // this rank has logged the reason as an error; else the rank that told it, unless interrupted
   std::vector<FaultReport> faults;
   std::vector<int> dead;  // ranks that have died, as far as this rank has heard
   std::vector<int> left;  // ranks that had closed the world, or ended, before it failed
@@ -77,16 +77,16 @@ struct Failure {
   std::string story;  // all of it for the screen, with the cycle of waits if there is one
 };
 
-// The story. `told` is what the reader has just read (a fault's description, the reason), which is not told again.
-// `onstream run` finds in it the rank where the failure began (CAUSE in launcher/rank.py).
+// The story. `told` is the text that the reader has just read (a fault's description, the reason), which is not told
+// again. `onstream run` finds in it the rank where the failure began (CAUSE in launcher/rank.py).
 std::string story_of(const Failure& failure, const std::string& told = "");
 // The story without how to go on, which an interface with other words than this one's says itself; may be empty.
 std::string facts_of(const Failure& failure, const std::string& told = "");
-// Of them those that this rank's log does not say.
+// Those of facts_of() that this rank's log does not say.
 std::string unlogged_facts_of(const Failure& failure);
 
-// Throws `error` again, in the name of what it kept from starting, or from ending: "rank 1: a barrier did not start:
-// ...".
+// Throws `error` again, in the name of the op that it kept from starting, or from ending: "rank 1: a barrier did not
+// start: ...".
 enum class DidNot { start, end };
 [[noreturn]] void fail_named(DidNot what_happened, int rank, std::string_view what, const Error& error);
 

@@ -16,7 +16,7 @@ bool fails_the_world(Status status) {
 
 bool is_same(const FaultReport& one, const FaultReport& other) {
   return one.rank == other.rank && one.status == other.status && one.op == other.op && one.part == other.part &&
-         one.peer == other.peer && one.lane == other.lane && one.bytes == other.bytes && one.plan == other.plan;
+         one.peer == other.peer && one.tag == other.tag && one.bytes == other.bytes && one.plan == other.plan;
 }
 
 }  // namespace
@@ -41,10 +41,10 @@ FaultLog::First FaultLog::first() const {
   return first_;
 }
 
-void FaultLog::name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes) {
+void FaultLog::name_plan(std::uint64_t number, const std::string& name, std::vector<int> tags) {
   constexpr std::size_t kRemembered = 4096;
   const std::lock_guard lock(mutex_);
-  plans_[number] = {name, std::move(lanes)};
+  plans_[number] = {name, std::move(tags)};
   if (plans_.size() > kRemembered) plans_.erase(plans_.begin());
 }
 
@@ -52,10 +52,10 @@ bool FaultLog::add(FaultReport& fault, Told told) {
   const bool fatal = fails_the_world(fault.status);
   const std::lock_guard lock(mutex_);
   if (const auto plan = plans_.find(fault.plan); plan != plans_.end()) {
-    const auto& [name, lanes] = plan->second;
+    const auto& [name, tags] = plan->second;
     fault.set_plan_name(name);
     const auto op = static_cast<std::size_t>(fault.plan_op);
-    if (op < lanes.size()) fault.lane = lanes[op];
+    if (op < tags.size()) fault.tag = tags[op];
   }
   if (fatal) {
     fatal_.push_back(fault);

@@ -1,4 +1,4 @@
-// The fault log: what this rank knows of what went wrong in its world. It remembers, for any thread; the fabric acts.
+// The fault log: this rank's knowledge of the faults in its world. It remembers, for any thread; the fabric acts.
 #pragma once
 
 #include <atomic>
@@ -29,9 +29,9 @@ class FaultLog {
   First first() const;
   std::uint64_t failed_at_ns() const { return failed_at_ns_.load(std::memory_order_relaxed); }
 
-  // What faults of a plan's ops call it, and their lanes, by op; -1: it has none.
-  void name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes);
-  // A fault of an op of this rank, which gets its plan's name, and its lane, here. Says whether it fails the world. If
+  // The plan's name in faults of its ops, and the ops' tags, by op; -1: the op has none.
+  void name_plan(std::uint64_t number, const std::string& name, std::vector<int> tags);
+  // A fault of an op of this rank, which gets its plan's name, and its tag, here. Says whether it fails the world. If
   // it does not, the call that waits for the op tells the program, or, where none does, take().
   enum class Told { by_world, by_call };
   bool add(FaultReport& fault, Told told = Told::by_world);
@@ -39,7 +39,8 @@ class FaultLog {
   void add_foreign(const FaultReport& fault);  // of another rank
   // This rank's faults that failed no world: taken out, oldest first. One load where there are none.
   std::vector<FaultReport> take();
-  // A message itself tells of such a fault, which take() then does not give. What was reported of it, if that is here.
+  // A message itself tells of such a fault, which take() then does not give. Returns the fault's report, if it has
+  // come.
   std::optional<FaultReport> told(const FaultReport& fault);
 
   // All of it but the story, and how far sends run ahead.
@@ -53,7 +54,7 @@ class FaultLog {
   std::vector<int> left_;  // before the failure
   struct PlanNames {
     std::string name;
-    std::vector<int> lanes;
+    std::vector<int> tags;
   };
   std::map<std::uint64_t, PlanNames> plans_;  // by number
   std::vector<FaultReport> fatal_;            // of this rank: they failed the world

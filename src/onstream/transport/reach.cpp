@@ -135,7 +135,7 @@ std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t byte
   try {
     entry.peer_base = offer(info, peer);
   } catch (const Error& error) {
-    // A peer that has left maps nothing any more, but what it sent before is in the ring all the same.
+    // A peer that has left maps nothing any more, but data that it sent before is still in the ring.
     if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::closed) throw;
     entry.reason = error.what();
   }
@@ -155,7 +155,7 @@ std::optional<std::uint64_t> Reach::refuse(const MemoryInfo& info) {
   if (info.kind != MemoryKind::host) {
     log_once(LogLevel::warn, concat("reach.private.", name_of(info.kind), ".", info.why_private), "peers cannot map ",
              name_of(info.kind), " memory that is in use: ", info.why_private,
-             "; what does not fit a lane's ring is copied once or twice more");
+             "; what does not fit a tag's ring is copied once or twice more");
   }
   return std::nullopt;
 }
@@ -181,7 +181,7 @@ void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
     const std::lock_guard lock(mutex_);
     for (auto entry = exposed_.begin(); entry != exposed_.end();) {
       const Exposed& old = entry->second;
-      // What another thread has exposed just now, of the same allocation, is in use.
+      // A range of the same allocation that another thread has exported just now is in use.
       const bool overlaps = old.base < info.base + info.bytes && info.base < old.base + old.bytes;
       const bool stale = entry->first.first == peer && overlaps && old.id != info.id;
       if (stale) gone.push_back(old.id);
@@ -234,7 +234,7 @@ Reach::Attached Reach::ask_to_attach(int peer) {
     log(LogLevel::info, "rank ", peer, " copies plain memory of this rank itself",
         answer.base == 0 ? " (one process)" : " (cross-memory attach)");
   } catch (const Error& error) {
-    // A peer that has left copies nothing any more, but what it sent before is in the ring all the same.
+    // A peer that has left copies nothing any more, but data that it sent before is still in the ring.
     if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::closed) throw;
     answer = {true, 0, error.what()};
     const bool expected = !may_attach_ || error.code() == ErrorCode::closed;

@@ -5,8 +5,8 @@
 // same address is noticed: the old mapping is dropped on both sides.
 //
 // Plain host memory belongs to nobody's list of allocations. There the owner asks the peer, once, to attach to the
-// whole process (device/kernel/foreign.hpp); the peer tries it with a word that it knows, and answers with what it adds
-// to addresses.
+// whole process (device/kernel/foreign.hpp); the peer tries it with a word that it knows, and answers with the offset
+// that it adds to addresses.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "onstream/base/parameters.hpp"
-#include "onstream/bootstrap/mesh.hpp"
+#include "onstream/bootstrap/mesh/mesh.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/device/memory/relay.hpp"
@@ -36,10 +36,11 @@ class Reach {
   std::string why_not(const void* address, int peer);
   ReachStatistics statistics();
 
-  // By what name `peer` copies from and to this rank's plain memory at `address`; nothing if it cannot, or if the
-  // memory is not plain. Blocks for the peer's answer the first time for this peer. What refuses is logged.
-  // Nothing, too, once the system has refused `peer` what it permitted at first; attach_for_good() names such memory
-  // all the same, for those who have no other way: this rank then copies for the peer, in the mesh's thread.
+  // The remote process address by which `peer` copies from and to this rank's plain memory at `address`; nothing if it
+  // cannot, or if the memory is not plain. Blocks for the peer's answer the first time for this peer. A refusal is
+  // logged.
+  // Nothing, too, once the system has refused `peer` a copy that it permitted at first; attach_for_good() names such
+  // memory all the same, for callers that have no other way: this rank then copies for the peer, in the mesh's thread.
   std::optional<std::uint64_t> attach(const void* address, int peer);
   std::optional<std::uint64_t> attach_for_good(const void* address, int peer);
   // Waits for copies that peers make for this rank, and makes no more; before the mesh ends.
@@ -47,21 +48,21 @@ class Reach {
   // How plain memory reaches each peer that it was sent to: "rank 1 copies it itself", "... to rank 2: why".
   std::string attach_story();
 
-  // Tells peers to unmap what this rank has freed since it exposed it. From the mesh's thread, now and then.
+  // Tells peers to unmap memory that this rank has freed since it exported it. From the mesh's thread, now and then.
   void sweep();
 
   // Asks `peer` to map an allocation of ours, without remembering it here. Returns the peer's address of its base.
   std::uint64_t offer(const MemoryInfo& info, int peer);
   // Takes an offer back: the peer unmaps it, now or soon.
   void withdraw(const MemoryInfo& info, int peer);
-  // What `peer` offered, taken out: from now on the caller keeps it mapped.
+  // The mapping that `peer` offered, taken out: from now on the caller keeps it mapped.
   std::shared_ptr<Mapping> take(int peer, std::uint64_t id);
 
-  // What `peer` exposed to this rank, for as long as the caller keeps it; null: it did not, or has freed it since.
+  // The allocation that `peer` exported to this rank, mapped while the caller keeps it; null: not exported, or freed
+  // since.
   std::shared_ptr<Mapping> imported(int peer, std::uint64_t id);
 
-  // Keeps mapped what is mapped here of other ranks' memory, but for what they free: for work that may run after the
-  // world's end.
+  // Keeps other ranks' memory mapped here, except memory that they free: for work that may run after the world's end.
   std::shared_ptr<const void> mapped() const { return imports_; }
 
  private:
@@ -82,7 +83,7 @@ class Reach {
   };
   class Asking;
   struct Asker;
-  // Of other ranks. The mutex guards it while this object lives.
+  // Other ranks' memory, mapped here. The mutex guards it while this object lives.
   struct Imports {
     std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> mappings;  // by peer and id
     std::map<int, std::shared_ptr<Attachment>> attachments;                      // to the processes of peers that asked
@@ -106,7 +107,7 @@ class Reach {
   ReachStatistics counts_;                                 // of look-ups
   std::map<std::pair<int, std::byte*>, Exposed> exposed_;  // by peer and base
   std::map<int, Attached> attached_by_;                    // peers that were asked
-  std::shared_ptr<Asker> asker_;                           // of what peers' processes are asked to copy
+  std::shared_ptr<Asker> asker_;                           // of copies that peers' processes are asked to make
   std::shared_ptr<Imports> imports_ = std::make_shared<Imports>();
 };
 

@@ -1,4 +1,4 @@
-// What the registration cache (reach.hpp) of one rank did and holds.
+// Counts of one rank's registration cache (reach.hpp), and its contents.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct ReachStatistics {
   std::uint64_t failures = 0;     // ... and could not
   std::uint64_t unreachable = 0;  // of memory that cannot leave its process
   std::uint64_t stale = 0;        // allocations that were dropped, as they had been freed
-  // What there is now; segments are not counted.
+  // Present registrations; segments are not counted.
   std::uint64_t exposed = 0;  // allocations of this rank, once for each peer that maps them
   std::uint64_t exposed_bytes = 0;
   std::uint64_t imported = 0;  // peers' allocations that this rank maps

@@ -9,7 +9,7 @@ namespace onstream {
 
 namespace {
 
-// What a rank tells the others about its part, in lines: its id; its address; then for every peer why that one does not
+// A rank's word to the others about its part, in lines: its id; its address; then for every peer why that one does not
 // map it, or nothing.
 struct Notice {
   std::uint64_t id = 0;
@@ -190,7 +190,7 @@ std::shared_ptr<Segment> Segments::numbered(std::uint64_t number) const {
   return nullptr;
 }
 
-// Whoever lets go of the last handle frees memory, which may wait for kernels: never with the mutex held.
+// Letting go of the last handle frees memory, which may wait for kernels: never with the mutex held.
 std::vector<std::shared_ptr<Segment>> Segments::living() const {
   std::vector<std::shared_ptr<Segment>> found;
   const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// How symmetric memory is made: every rank allocates, offers its part to all, tells how that went, and takes what was
-// offered.
+// How symmetric memory is made: every rank allocates, offers its part to all, tells how that went, and takes the parts
+// offered to it.
 //
 // The memory, and a mapping of every peer's part, live until release() or the last handle's end. A rank that has no
 // memory, or that a peer cannot map where it must, fails the making on every rank alike.
@@ -17,7 +17,7 @@
 
 namespace onstream {
 
-// What a segment is made with.
+// The arguments of a segment's construction.
 struct SegmentMaker {
   Device& device;
   Reach& reach;
@@ -81,7 +81,7 @@ class MappedSegment : public Segment {
 class Segments {
  public:
   void add(const std::shared_ptr<Segment>& segment);
-  // Of this rank's own memory. For any thread: it lets go of no segment, which may wait for kernels.
+  // Looks in this rank's own memory. For any thread: it lets go of no segment, which may wait for kernels.
   WordPlace place_of(const void* word) const;
   // The one in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
   std::shared_ptr<Segment> of(int peer, const void* address, std::size_t bytes) const;

@@ -96,7 +96,7 @@ bool Watchdog::look(Entry& entry, bool failed) {
     for (const AwaitedWord& awaited : missing) ref(awaited.word).store(1, std::memory_order_release);
     return true;
   }
-  // What a peer stored before it left is here at the second look.
+  // A peer's stores from before it left are here at the second look.
   const bool deserted = std::ranges::any_of(missing, [&](const AwaitedWord& one) { return has_left_(one.fault.peer); });
   if (deserted && ++entry.deserted == 2) report(entry, missing, Status::aborted);
   if (lived_ns() - entry.since_ns > timeout_ns_ && ++entry.late == 2) report(entry, missing, Status::timeout);

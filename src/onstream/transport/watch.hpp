@@ -1,11 +1,12 @@
 // Watchdog: stands by waits that a stream makes itself (Device::operate), which look at no deadline and at no abort
 // word.
 //
-// Whoever enqueues such waits describes them once. The stream sets a pulse word to the number of the phase that it is
-// about to wait in. It is taken for waiting as long as some word of that phase has not come; where it resets such words
-// itself it writes another pulse at the same time, and only what two looks agree on counts. A thread looks now and
-// then: a word that has not come by the deadline is reported like the fault of a kernel, one that the world does not
-// live to see as aborted; and once the world has failed the thread stores what is awaited, so that the streams drain.
+// The code that enqueues such waits describes them once. The stream sets a pulse word to the number of the phase that
+// it is about to wait in. It is taken for waiting as long as some word of that phase has not come; where it resets such
+// words itself it writes another pulse at the same time, and a finding counts only if two looks agree on it. A thread
+// looks now and then: a word that has not come by the deadline is reported like the fault of a kernel, one that the
+// world does not live to see as aborted; and once the world has failed the thread stores the awaited values, so that
+// the streams drain.
 //
 // The stream's values are constants, so a captured launch needs no host. That a phase is a new one is seen by a mark
 // that the thread itself leaves in the pulse. Everything lies in pinned host memory: no driver call takes part.
@@ -23,7 +24,7 @@
 
 namespace onstream {
 
-// A word that a stream waits for to be 1, and what is said when it does not come.
+// A word that a stream waits for to be 1, and the fault to report when it does not come.
 struct AwaitedWord {
   std::uint32_t* word = nullptr;
   FaultReport fault;  // all but rank and status
@@ -67,7 +68,7 @@ class Watchdog {
   const std::uint64_t* abort_;
   std::function<void(const FaultReport&)> report_;  // guarded by mutex_
   std::function<bool(int peer)> has_left_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable news_;
   std::vector<std::shared_ptr<Entry>> entries_;
   bool stopping_ = false;

@@ -1,6 +1,7 @@
 // Which path a transfer of a plan takes, and why.
 //
-// Pure functions of what both ends know, so that every rank comes to the same answer. The thresholds are parameters.
+// Pure functions of facts that both ends know, so that every rank comes to the same answer. The thresholds are
+// parameters.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace onstream {
 
 // One end of a transfer.
 struct End {
-  bool kernel_access = true;  // its own rank's kernels may touch the memory, or what a plan puts in its place
+  bool kernel_access = true;  // its own rank's kernels may touch the memory, or the plan's substitute for it
   bool exposed = false;       // the other rank may load and store it
   std::string why_not;        // when not exposed
 };
@@ -40,7 +41,7 @@ struct Choice {
   std::string why;              // why this path, or why the wanted one cannot work
 };
 
-// True if choose() needs to know whether the ends are exposed.
+// True if choose() needs to know whether the ends have peer mappings.
 bool needs_exposure(const Transfer& transfer, const Parameters& parameters);
 Choice choose(const Transfer& transfer, const Parameters& parameters);
 

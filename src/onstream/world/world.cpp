@@ -8,7 +8,7 @@ namespace onstream {
 
 namespace {
 
-// Of ops of their own, which do not fail the world.
+// For faults of single ops, which do not fail the world.
 void throw_unless_empty(const std::vector<FaultReport>& faults) {
   if (faults.empty()) return;
   std::string story;
@@ -195,7 +195,7 @@ std::size_t World::device_bytes() const { return messages_->device_bytes(); }
 std::string World::describe() const {
   const std::string plain = fabric_->attach_story();
   return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (",
-                device().name(), "), launched by ", fabric_->launch().launcher, "; lanes hold ",
+                device().name(), "), launched by ", fabric_->launch().launcher, "; tags hold ",
                 human_bytes(messages_->device_bytes()), " of device memory, all of the library's segments ",
                 human_bytes(fabric_->device_bytes()), "; ", onstream::describe(fabric_->reach_statistics()),
                 plain.empty() ? "" : "; ", plain);

@@ -3,8 +3,8 @@
 // Several worlds may exist at once, and one may be destroyed and made again. Destruction is not collective, but a world
 // must outlive the work enqueued through it; the destructor waits for that work, bounded by the deadline. Its Plans and
 // PlanBuilders keep the Fabric: the other ranks hear of the end once they are gone too. Replays of a
-// graph are enqueued through a device, not through a world: synchronize their stream first, or what they still wait for
-// ends when the world does.
+// graph are enqueued through a device, not through a world: synchronize their stream first, or their pending waits end
+// when the world does.
 //
 // Errors: every call throws Error for values that cannot work, and, once the world has failed, for that (aborted, with
 // the story; timeout from the first call that tells that this rank's own deadline has passed). How a message ended is a
@@ -45,14 +45,14 @@ class World {
   int size() const;
   bool in_forked_child() const;  // of the process that made it: no call works, and destruction does nothing
   void check_process() const;    // throws closed there
-  const Launch& launch() const;  // who this rank is in the job
+  const Launch& launch() const;  // this rank's place in the job
   const std::shared_ptr<Fabric>& fabric() const;
   Device& device() const;
 
   // --- memory ---
   // Zeroed memory that peers can reach directly (kind device or pinned). The caller's until the last owner lets go,
-  // which waits for nothing, or, where the driver frees so (docs/decisions/0005), for everything: let go when what uses
-  // it has ended.
+  // which waits for nothing, or, where the driver frees so (docs/decisions/0005), for everything: let go when the work
+  // that uses it has ended.
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind = MemoryKind::device);
   // Makes the allocation that holds [address, address + bytes) known to every peer now, so that no later call has to.
   // Optional: the first message from or to it does the same. Throws with the reason if peers cannot reach it.
@@ -64,7 +64,7 @@ class World {
   void free(const std::shared_ptr<Segment>& segment);
 
   // --- messages, ordered on a stream ---
-  // See message.hpp for what each promises.
+  // message.hpp says how each behaves.
   void send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
   void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
@@ -79,9 +79,9 @@ class World {
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
 
   // --- messages, the host waits ---
-  // Wrong arguments throw, as do all calls once the world has failed. What happens to the message itself is returned,
-  // not thrown, and must be looked at: truncated leaves the world whole; timeout and aborted mean that it has failed,
-  // and failure() tells the story, which is logged too.
+  // Wrong arguments throw, as do all calls once the world has failed. The message's own outcome is returned, not
+  // thrown, and must be looked at: truncated leaves the world whole; timeout and aborted mean that it has failed, and
+  // failure() tells the story, which is logged too.
   Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options = {});
   // Returns the status; received (may be null) gets the message's bytes.
   Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options = {},
@@ -104,7 +104,7 @@ class World {
   std::shared_ptr<Team> team() const;  // of all ranks
 
   // --- collectives ---
-  // Of all ranks: collective().run(collective::all_reduce({...}), stream); see collective.hpp.
+  // Among all ranks: collective().run(collective::all_reduce({...}), stream); see collective.hpp.
   // collective().among(ranks) has those of a team.
   Collective& collective() const;
 
@@ -115,10 +115,10 @@ class World {
   // --- the job ---
   void barrier();                   // the hosts of all ranks
   void synchronize(Stream stream);  // waits for the stream, then check(); timeout where this rank's deadline passed
-  // Of each stream with ops of this world that have not ended: the point behind them. Not of a graph's replays, which
-  // are enqueued through the device.
+  // The point behind the ops of this world that have not ended, for each stream with such ops. Not for a graph's
+  // replays, which are enqueued through the device.
   std::vector<std::shared_ptr<Event>> unfinished() const;
-  // The same without asking the device, so that some may be over, and beside those of some streams.
+  // unfinished() without asking the device, so that some may be over, and without the points of the streams `beside`.
   std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside = {}) const;
   void abort(const std::string& reason, Cause cause = Cause::failure);
   // At the world's end: waits for all work enqueued through it, and for the points `besides` (as behind launches of
@@ -136,13 +136,13 @@ class World {
   void check() const;
   std::optional<Failure> failure() const;
   std::vector<FaultReport> take_faults();
-  std::size_t device_bytes() const;  // of its lanes: what a world holds before anything is asked of it
+  std::size_t device_bytes() const;  // for messages of all ranks and tags: held from the start
   std::string describe() const;      // ranks, devices, memory held, registrations
 
   struct Statistics {
     ReachStatistics reach;
-    std::size_t lane_bytes = 0;     // device memory of the lanes
-    std::size_t segment_bytes = 0;  // of all segments that the library made, the lanes' included
+    std::size_t message_bytes = 0;  // device memory for messages of all ranks and tags
+    std::size_t segment_bytes = 0;  // of all segments that the library made, those for messages included
   };
   Statistics statistics() const;
 

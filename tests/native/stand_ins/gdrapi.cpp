@@ -1,6 +1,6 @@
 // Stands in for NVIDIA's libgdrapi on machines without it. "GPU memory" is the test's own, from mmap and shared; a
-// window is a second mapping of it, so that nothing reaches it once it is unmapped. What is pinned, mapped and copied
-// is counted, and may be refused. STAND_IN_NO_DRIVER makes it behave as without gdrdrv.
+// window is a second mapping of it, so that nothing reaches it once it is unmapped. Pins, maps and copies are
+// counted, and may be refused. STAND_IN_NO_DRIVER makes it behave as without gdrdrv.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ struct Handle {
   unsigned long number;
 };
 
-std::mutex mutex;  // guards what follows
+std::mutex mutex;  // guards the variables below
 std::map<unsigned long, Pin> pins;
 unsigned long newest = 0;
 int mapped = 0;
@@ -58,7 +58,7 @@ int stand_in_mapped() {
 int stand_in_pins_asked() { return pins_asked; }
 int stand_in_written() { return bytes_written; }
 int stand_in_read() { return bytes_read; }
-// What the calls that follow return; 0: they work.
+// Sets the result of later calls; 0: they work.
 void stand_in_refuse(int pin, int map) {
   const std::lock_guard lock(mutex);
   refuse_pin = pin;

@@ -45,7 +45,7 @@ struct Word {
   std::uint64_t* address;
   std::uint64_t value;
 };
-std::vector<std::unique_ptr<Word>> words;  // what enqueued functions refer to; graphs replay them
+std::vector<std::unique_ptr<Word>> words;  // the arguments of enqueued functions; graphs replay them
 
 void* word(std::uint64_t* address, std::uint64_t value) {
   words.push_back(std::make_unique<Word>(Word{address, value}));

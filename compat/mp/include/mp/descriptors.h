@@ -1,4 +1,4 @@
-// What a kernel needs to start and to await communication by itself: plain words, passed to it by value (C++).
+// The words by which a kernel starts and awaits communication itself: plain data, passed to it by value (C++).
 //
 // get_descriptors() hands out each; mp/device.cuh has the functions that kernels call with them. The words lie in
 // pinned host memory that the GPU can access, and are taken back when the request is waited for by the host.
@@ -50,9 +50,9 @@ typedef struct wait_desc {
 
 // A word of the program's own that a kernel is to wait for, until it has counted up to `value`.
 int get_descriptors(isem32_t* semaphore, uint32_t* word, uint32_t value);
-// Of a prepared send, which becomes posted: from now on it is the kernel that starts it.
+// For a prepared send, which becomes posted: from now on the kernel starts it.
 int get_descriptors(send_desc_t* send, mp_request_t* request);
-// Of a posted request.
+// For a posted request.
 int get_descriptors(wait_desc_t* wait, mp_request_t* request);
 
 }  // namespace mlx5

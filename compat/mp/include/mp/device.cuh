@@ -52,8 +52,8 @@ namespace mlx5 {
 
 using namespace gdsync::device;
 
-// Starts the prepared send. What this thread did before is in it; of other threads' work, what __threadfence_system()
-// and a barrier have put before.
+// Starts the prepared send. It includes this thread's earlier stores, and those of other threads that
+// __threadfence_system() and a barrier order before it.
 __device__ inline void send(mp::mlx5::send_desc_t& descriptor) {
   release(descriptor.dbrec);
   __threadfence_system();

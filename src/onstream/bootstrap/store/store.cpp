@@ -136,7 +136,7 @@ class Store::Implementation {
   }
 
  private:
-  // Tries until someone who knows the secret welcomes us.
+  // Tries until a server that knows the secret welcomes us.
   void join(Deadline deadline) {
     std::string why;
     double pause_s = 0.002;
@@ -153,8 +153,8 @@ class Store::Implementation {
     }
   }
 
-  // What kept rank 0 from being reached, and what to look at. The server that refused the secret may be gone by now, as
-  // rank 0's deadline is often the same; or it ended just then, which looks the same.
+  // Why rank 0 was not reached, and advice. The server that refused the secret may be gone by now, as rank 0's deadline
+  // is often the same; or it ended just then, which looks the same.
   std::string unreached(const std::string& why) const {
     const char* const check = "; check that rank 0 started there";
     if (!secret_refused_) return concat("(", why, ")", check);
@@ -180,7 +180,7 @@ class Store::Implementation {
     bool proved = false;
     try {
       const std::optional<wire::Frame> challenge = receive(deadline);
-      // A deadline that passes just here must not hide what earlier attempts found out.
+      // A deadline that passes just here must not hide the findings of earlier attempts.
       if (!challenge && (!before.empty() || secret_refused_)) why = before;
       if (!challenge || challenge->kind != Kind::challenge) return false;
       server_nonce = wire::Unpacker(challenge->body).text();
@@ -193,7 +193,7 @@ class Store::Implementation {
       answer = receive(deadline);
     } catch (const Error&) {
       if (proved) refuse_secret(why);
-      return false;  // closed or malformed: that says what it means at this point
+      return false;  // closed or malformed: `why` says already how to read that here
     }
     if (!answer) return false;
     wire::Unpacker body(answer->body);
@@ -255,7 +255,7 @@ class Store::Implementation {
     return body;
   }
 
-  // "ranks 2, 5": who has not joined the topic, as the server knows it.
+  // "ranks 2, 5": the ranks that have not joined the topic, as the server knows it.
   std::string absent_from(std::string_view topic) {
     const std::uint64_t id = ++last_id_;
     send(Kind::missing, wire::Packer().u64(id).text(topic));

@@ -25,7 +25,7 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   int port() const;
-  // The first value of a key stays, whoever sets it.
+  // The first value of a key stays, from whichever rank.
   void set(std::string_view key, std::string_view value);
   // Blocks until the key is set. Throws timeout naming the key.
   std::string get(std::string_view key, Deadline deadline);

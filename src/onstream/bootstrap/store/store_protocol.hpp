@@ -1,4 +1,4 @@
-// What the store's client and server say to each other: the kinds of frames, their bodies, and the proof of the secret.
+// The protocol of the store's client and server: the kinds of frames, their bodies, and the proof of the secret.
 //
 //   server: challenge {nonce}                                        at once after accepting
 //   client: hello {nonce, generation, process, rank, size, proof}    anything else: dropped without an answer
@@ -7,8 +7,8 @@
 //   server: value {id, value} · gathered {id, count, values} · absent {id, count, ranks} · failed {id, error}
 //
 // The server chooses the meeting: the oldest of the job's generation (Launch::without) in which this rank has not been
-// and that nobody has left. So ranks that gave up, or died, and come again meet the others whatever each has tried
-// before, and a world destroyed and made again finds no stale key. `process` tells two processes that claim one rank.
+// and that nobody has left. So ranks that gave up, or died, and come again meet the others after any number of
+// attempts, and a world destroyed and made again finds no stale key. `process` tells two processes that claim one rank.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ constexpr std::size_t kNonceBytes = 32;
 // The key of Store::tell_failure().
 constexpr std::string_view kFailure = "why the start failed";
 
-// What one rank saw of a start that failed, and the failure that was `told` first: "" if none was, or only this one.
+// A failed start as one rank saw it, and the failure that was `told` first: "" if none was, or only this one.
 inline std::string with_first_failure(const std::string& what, std::string_view told) {
   if (told.empty() || told.ends_with(what)) return what;
   return concat(what, "; the first failure was of ", told);
@@ -56,7 +56,7 @@ struct Hello {
   std::uint32_t size = 0;
 };
 
-// The purpose is part of what is signed: a server's proof cannot be sent back as a client's.
+// The purpose is part of the signed text: a server's proof cannot be sent back as a client's.
 inline std::string prove(std::string_view secret, std::string_view purpose, std::string_view server_nonce,
                          const Hello& hello) {
   wire::Packer signed_text;

@@ -95,7 +95,7 @@ bool StoreServer::finished() {
   if (has_clients) return false;
   const std::lock_guard lock(registry().mutex);
   if (users_ > 0) return false;
-  listener_.reset();  // within the lock: whoever finds no server here can bind the address
+  listener_.reset();  // within the lock: a thread that finds no server here can bind the address
   registry().servers.erase(endpoint_.describe());
   return true;
 }
@@ -237,7 +237,7 @@ std::uint64_t StoreServer::meeting_for(const store_protocol::Hello& hello) {
   return last_meeting_;
 }
 
-// Of several worlds of one process each has a client here.
+// Each of several worlds of one process has a client here.
 bool StoreServer::claimed_by_another(const store_protocol::Hello& hello) const {
   return std::any_of(clients_.begin(), clients_.end(), [&](const Client& client) {
     return client.proved && client.rank == static_cast<int>(hello.rank) && client.process != hello.process &&

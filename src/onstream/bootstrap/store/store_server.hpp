@@ -20,8 +20,8 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/fd.hpp"
 #include "onstream/bootstrap/launch.hpp"
-#include "onstream/bootstrap/meeting.hpp"
 #include "onstream/bootstrap/socket.hpp"
+#include "onstream/bootstrap/store/meeting.hpp"
 #include "onstream/bootstrap/store/store_protocol.hpp"
 
 namespace onstream {
@@ -75,7 +75,7 @@ class StoreServer {
   Fd listener_;
   Fd waker_;
 
-  // Of the serving thread.
+  // Used by the serving thread alone.
   std::list<Client> clients_;
   std::map<std::uint64_t, Meeting> meetings_;  // by number, the oldest first
   std::uint64_t last_meeting_ = 0;

@@ -38,7 +38,7 @@ CollectiveCall of(OpKind kind, const Vector& vector, int root) {
   return call;
 }
 
-// One past the last element of any rank, in bytes.
+// The end of the last element of any rank, in bytes.
 std::size_t extent(const CollectiveCall& call, const std::vector<std::size_t>& counts,
                    const std::vector<std::size_t>& offsets) {
   std::size_t end = 0;
@@ -162,8 +162,8 @@ std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm, int 
   constexpr std::uint64_t kLow = (std::uint64_t{1} << kKept) - 1;
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto take = [&](std::uint64_t word) { hash = (hash ^ word ^ mixed(word >> kKept)) * 0x100000001b3; };
-  // What each pair of ranks agrees on alone is not part of it: counts, and the type, which a rank without elements may
-  // not know.
+  // The counts and the type, on which only each pair of ranks agrees, are not part of it; a rank without elements may
+  // not know the type.
   const bool in_pairs = call.kind == OpKind::all_to_all_v || call.kind == OpKind::neighbour_all_to_all_v;
   take(static_cast<std::uint64_t>(call.kind));
   if (!in_pairs) take(static_cast<std::uint64_t>(call.type));

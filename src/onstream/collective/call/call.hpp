@@ -1,11 +1,11 @@
-// A collective, as it is asked for: what the faces make and Collective::run takes.
+// A collective call: the functions below make it, and Collective::run takes it.
 //
-// Made by the functions below, one a kind; every rank of the team makes the same call, in the same order on each
-// channel. `count` is in elements. In place: the same address as input and output where the result lies over the
-// input (all_reduce, reduce, broadcast, all_to_all, scan), and input == output + rank * count where it lies beside
-// (all_gather, gather) or is a part of it (reduce_scatter: output == input + rank * count; scatter likewise). An
-// all_gather_v at the receive offset of the rank; an all_to_all_v at the same address, with the same counts and
-// offsets both ways. Any other overlap is refused.
+// There is one function a kind; every rank of the team makes the same call, in the same order on each channel. `count`
+// is in elements. In place: the same address as input and output where the result lies over the input (all_reduce,
+// reduce, broadcast, all_to_all, scan), and input == output + rank * count where it lies beside (all_gather, gather) or
+// is a part of it (reduce_scatter and scatter: output == input + rank * count). An all_gather_v at the receive offset
+// of the rank; an all_to_all_v at the same address, with the same counts and offsets both ways. Any other overlap is
+// refused.
 #pragma once
 
 #include <cstddef>
@@ -75,26 +75,27 @@ struct CollectiveCall {
   int channel = 0;  // collectives of one channel run one after the other, those of different ones may run at once
   Algorithm algorithm = Algorithm::automatic;
   // Refuses each algorithm that adds in another order than that of the ranks, where that changes bits (order_matters).
-  // What is taken without being asked for never does.
+  // An algorithm that the library chooses never does so.
   bool deterministic = false;
 
   OpKind name() const { return named == OpKind::none ? kind : named; }  // in faults
-  // What this rank's buffers hold, in bytes. Throws invalid_argument, where all counts are the same on every rank, for
-  // more than there are addresses.
+  // The size of this rank's buffers, in bytes. Throws invalid_argument, where all counts are the same on every rank, if
+  // it is larger than the address space.
   std::size_t input_bytes(int rank, int size) const;
   std::size_t output_bytes(int rank, int size) const;
 };
 
 namespace collective {
 
-// The name, in faults, of what is a part of a call: kInCheck or kInStage (device/kernel/wait.hpp).
+// The name, in faults, of a part of a call: kInCheck or kInStage (device/kernel/wait.hpp).
 OpKind part_of(OpKind kind, std::uint32_t part);
 bool has_root(OpKind kind);
 bool has_op(OpKind kind);
 bool is_v(OpKind kind);  // counts differ from rank to rank
-// What all ranks must say alike - kind, type, algorithm, reduction, root, counts - as a number whose lowest bit is 0.
-// Of calls that differ in one of these alone (counts: by less than 2048) bits 1 to 11 always differ; else some bit
-// does. `blocks`: of a kernel that has as many on every rank; calls that differ in these alone differ in another bit.
+// A number, with lowest bit 0, for the arguments that all ranks must pass alike: kind, type, algorithm, reduction,
+// root, counts. If two calls differ in one of these alone (counts: by less than 2048), bits 1 to 11 always differ; else
+// some bit does. `blocks` is the grid of a kernel that has as many blocks on every rank; calls that differ in it alone
+// differ in another bit.
 std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::simple, int blocks = 0);
 
 bool is_of_neighbours(OpKind kind);  // for a Neighbourhood alone
@@ -108,7 +109,7 @@ std::size_t end_of(OpKind kind, std::size_t offset, std::size_t elements);
 std::optional<std::pair<std::size_t, std::size_t>> overlapping(const std::vector<std::size_t>& offsets,
                                                                const std::vector<std::size_t>& counts);
 
-// What most collectives take.
+// The arguments of most collectives.
 struct Vector {
   const void* input = nullptr;
   void* output = nullptr;
@@ -134,12 +135,12 @@ CollectiveCall scatter(const Vector& vector, int root);
 CollectiveCall all_to_all(const Vector& vector);
 CollectiveCall barrier();
 // Any reduction above by a function, the same on every rank; type and op of the call do not matter. On the host device
-// alone. What the function throws fails the world. For cuda too there is reduced_with (user_op.hpp), which takes a
-// functor.
+// alone. An exception from the function fails the world. For cuda too there is reduced_with (user_op.hpp), which takes
+// a functor.
 CollectiveCall reduced_by(CollectiveCall call, std::size_t element_bytes, Combine combine);
-// Of a neighbourhood (neighbourhood.hpp): the same `count` elements for each destination, or `count` for each, one
-// after the other; the output has `count` of each source. neighbour_all_to_all_v has a count and an offset for each,
-// to be filled in.
+// Calls of a neighbourhood (neighbourhood.hpp): the same `count` elements for each destination, or `count` for each,
+// one after the other; the output has `count` of each source. neighbour_all_to_all_v has a count and an offset for
+// each, to be filled in.
 CollectiveCall neighbour_all_gather(const Vector& vector);
 CollectiveCall neighbour_all_to_all(const Vector& vector);
 CollectiveCall neighbour_all_to_all_v(const Vector& vector);

@@ -1,5 +1,5 @@
-// What a collective that only moves has to do with each rank: which part of its buffers goes there, and which comes
-// from there.
+// The data that a collective without a reduction moves to and from each rank: which part of its buffers goes there, and
+// which comes from there.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ struct Portion {
   std::uint64_t receive_bytes = 0;
 };
 
-// Of a call of a kind that moves, on `rank`, with `peer`.
+// The portion that `rank` exchanges with `peer`, in a call of a kind that moves.
 Portion portion_of(const CollectiveCall& call, int rank, int peer);
-// Whether its output lies over what it has still to send.
+// Whether the output of the call lies over data that it has still to send.
 bool overwrites_itself(const CollectiveCall& call);
 
 }  // namespace onstream::collective

@@ -50,7 +50,7 @@ class Staging {
     across(of(OpKind::all_reduce, out(dealt), out(dealt), count_ - dealt, then_op_));
   }
 
-  // To the equals of the root, then in each group; of uneven groups to its leader first.
+  // The root sends to its equals, then each group broadcasts; with uneven groups the root sends to its leader first.
   void broadcast() {
     const bool is_root = groups_.rank == call_.root;
     if (groups_.even()) {
@@ -151,8 +151,8 @@ class Staging {
     call.root = root;
     return call;
   }
-  // What one of each group has, for all of them: `count` elements of this rank; those of group g lie `skip` elements
-  // behind the place of its first rank.
+  // One rank of each group gives its data to all of them: this rank `count` elements; those of group g lie `skip`
+  // elements behind the place of its first rank.
   CollectiveCall every(const void* input, std::size_t count, std::size_t skip) const {
     CollectiveCall call = of(OpKind::all_gather_v, input, call_.output, count);
     for (int number = 0; number < groups_.count(); ++number) {

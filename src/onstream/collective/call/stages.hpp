@@ -37,12 +37,12 @@ struct Stage {
   CollectiveCall call;
 };
 
-// The call whose stages a call's are. Where sums are longer than what they become (type_of_sums), that is a call of
-// sums alone, from `sums` and to it: the inputs as they are added come there before, and results are made of it behind.
+// The call whose stages `call` runs. Where sums are longer than results (type_of_sums), it is a call on sums alone,
+// from `sums` and to it: the inputs are converted into `sums` before, and `sums` into results after it.
 CollectiveCall in_sums(const CollectiveCall& call, std::byte* sums);
-// What that memory holds; 0: there is none, the stages are the call's own.
+// The size of `sums`; 0: there is none, the stages are the call's own.
 std::size_t sums_bytes(const CollectiveCall& call, const Groups& groups);
-// What this rank does, one after the other. `scratch` holds scratch_bytes().
+// The stages that this rank runs, one after the other. `scratch` holds scratch_bytes().
 std::vector<Stage> stages_of(const CollectiveCall& call, const Groups& groups, std::byte* scratch);
 std::size_t scratch_bytes(const CollectiveCall& call, const Groups& groups);
 // "" or why a call has no stages.

@@ -43,7 +43,7 @@ constexpr int kReduceOps = 11;
 const char* name_of(ElementType type);
 const char* name_of(ReduceOp op);
 std::size_t size_of(ElementType type);
-// By the names above. Throws invalid_argument with those that exist.
+// The type or op of that name, as above. Throws invalid_argument with those that exist.
 ElementType element_type_of(std::string_view name);
 ReduceOp reduce_op_of(std::string_view name);
 // Whether `op` has a meaning for `type`: bits are for integers, order is not for complex numbers.
@@ -52,7 +52,7 @@ bool supports(ElementType type, ReduceOp op);
 // all that is floating point (sums are rounded; minima and maxima meet zeros of both signs and several NaNs).
 bool order_matters(ElementType type);
 // The type in which sums of `type` are made until they are rounded once: float32 for floating point of 16 and 8 bits,
-// else the type itself, as for what is not rounded.
+// else, and where nothing is rounded, the type itself.
 ElementType type_of_sums(ElementType type, ReduceOp op);
 
 }  // namespace onstream

@@ -17,7 +17,7 @@ std::uint64_t slot_lines_of(const Parameters& parameters, std::size_t ranks) {
   return std::max(kLeast, bytes / (2 * ranks * sizeof(Line)) / 4 * 4);
 }
 
-// The same of LL128 lines: whole stripes, as many for a second shot as for the first.
+// LL128 lines of a slot: whole stripes, as many for a second shot as for the first.
 std::uint64_t ll128_lines_of(const Fabric& fabric, std::size_t ranks) {
   if (!fabric.whole_lines()) return 0;
   const auto bytes = static_cast<std::uint64_t>(fabric.parameters().collective_ll128_bytes);

@@ -1,7 +1,6 @@
-// A channel's memory, and the view of it that kernels get. One a team and channel number; see view.hpp for what is in
-// it.
+// A channel's memory, and the view of it that kernels get: one a team and channel number. view.hpp lists its contents.
 //
-// Made together by all ranks of the world. Graphs that captured collectives keep its Ground alive, also when the world
+// All ranks of the world make it together. Graphs that captured collectives keep its Ground alive, also when the world
 // is gone.
 #pragma once
 
@@ -27,7 +26,7 @@ class Hierarchy;
 // Collective over the world. Throws invalid_argument on every rank, with the values, unless all have the same ones.
 void require_same_parameters(Fabric& fabric);
 
-// What algorithms are chosen by, on rank `rank` of so many that have a channel.
+// The properties by which algorithms are chosen, on rank `rank` of `ranks` ranks that have a channel.
 Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks);
 
 class Channel {
@@ -40,11 +39,11 @@ class Channel {
     std::vector<std::uint64_t> parts;                 // each rank's, as this one addresses it
     std::vector<std::shared_ptr<const void>> mapped;  // keeps the others' parts mapped here, also once they are freed
   };
-  // Of some ranks of another one, by themselves.
+  // A channel of some ranks of another one, by themselves.
   Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared);
   static std::size_t bytes_for(const Fabric& fabric, std::size_t ranks);
 
-  // Of data in one slot of a channel of so many ranks; in one of LL128 lines, 0 if there are none.
+  // The bytes of data in one slot of a channel of so many ranks; in one of LL128 lines, 0 if there are none.
   static std::size_t slot_bytes(const Parameters& parameters, std::size_t ranks);
   static std::size_t ll128_bytes(const Fabric& fabric, std::size_t ranks);
 
@@ -54,7 +53,7 @@ class Channel {
   BlockBudget::Part& room() const { return *room_; }
   std::size_t device_bytes() const;
 
-  // Of algorithm hierarchical; made with its first call. Graphs keep it from now on.
+  // For algorithm hierarchical; made with its first call. Graphs keep it from now on.
   std::shared_ptr<Hierarchy> hierarchy;
   void take(std::shared_ptr<Hierarchy> made);
   std::atomic<std::size_t> hierarchy_bytes = 0;
@@ -72,7 +71,7 @@ class Channel {
  private:
   void set_up(Fabric& fabric, const std::vector<int>& ranks, int number, std::vector<std::uint64_t> parts);
 
-  // What graphs keep, and BlockBudget counts as long.
+  // Graphs keep this, and BlockBudget counts it as long.
   struct Kept {
     std::shared_ptr<const void> ground, hierarchy;
     std::shared_ptr<BlockBudget::Part> room;

@@ -173,7 +173,7 @@ class CallCompiler {
 
   Machine machine() const { return machine_of(fabric_, static_cast<int>(rank_), size_); }
 
-  // What every body has.
+  // Sets the members that every body has.
   template <class Body>
   void start(Body& body, Algorithm algorithm, int blocks = 0) const {
     body.view = channel_.view();
@@ -207,7 +207,7 @@ class CallCompiler {
     body.whole = call_.kind == OpKind::reduce_scatter ? size_ * bytes_ : bytes_;
     if (call_.kind == OpKind::all_gather || call_.kind == OpKind::all_to_all) {
       body.access_width =
-          access_width_of(body.access_width | bytes_);  // what comes from one rank lies behind what comes from another
+          access_width_of(body.access_width | bytes_);  // the data of one rank lies behind that of another
     }
   }
 
@@ -263,8 +263,8 @@ class CallCompiler {
     return out;
   }
 
-  // Blocks of few threads, as long as there may be more of them: every instruction is issued for every warp. One warp
-  // more than has units: it stores the next epoch, and its last thread asks whether another collective runs
+  // Blocks of few threads, as long as there may be more of them: every instruction is issued for every warp. There is
+  // one warp more than have units: it stores the next epoch, and its last thread asks whether another collective runs
   // (Session::watches); nobody else shall wait for that.
   Grid line_grid(std::size_t bytes, int unit) const {
     return grid_for((bytes + static_cast<std::size_t>(unit) - 1) / static_cast<std::size_t>(unit));
@@ -280,8 +280,8 @@ class CallCompiler {
     return {static_cast<int>(blocks), static_cast<int>(std::min<std::size_t>(each, kMaxThreads))};
   }
 
-  // For so many bytes that one rank moves or adds. Each block meets that of its number on the other ranks, so that all
-  // have as many: part of the signature.
+  // The blocks for so many bytes that one rank moves or adds. Each block meets that of its number on the other ranks,
+  // so that all have as many: part of the signature.
   int bulk_blocks(std::size_t bytes) const {
     const auto each = static_cast<std::size_t>(fabric_.parameters().collective_block_bytes);
     return static_cast<int>(std::clamp<std::size_t>((bytes + each - 1) / each, 1, most_));
@@ -344,7 +344,7 @@ class CallCompiler {
     body.factor = factor();
     // Between two ranks it takes longer (docs/decisions/0010).
     body.halves = call_.kind == OpKind::all_reduce && size_ > 2 && bytes_ >= halves_bytes() ? 1 : 0;
-    // A scan in place overwrites what higher ranks still read.
+    // A scan in place overwrites data that higher ranks still read.
     const bool clobbers = body.share == Share::upward && call_.input == call_.output;
     body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
     set_part(body, call_.own == nullptr ? BulkReduce<Rule, kMost>::kDeal : call_.own->deal);
@@ -422,7 +422,7 @@ class CallCompiler {
       body.portions[peer] = portion(peer);
       work += body.portions[peer].send_bytes;
     }
-    // The grid is the same on every rank, which do not all know what the others move.
+    // The grid is the same on every rank, though not all ranks know how much the others move.
     if (call_.kind == OpKind::broadcast || call_.kind == OpKind::gather || call_.kind == OpKind::scatter) work = bytes_;
     constexpr std::size_t kEnough = std::size_t{1} << 60;
     if (is_v(call_.kind)) work = kEnough;
@@ -444,8 +444,8 @@ class CallCompiler {
     return out;
   }
 
-  // What a block sends at once, of a broadcast in which ranks forward. Each step takes a trip to tell of: of small ones
-  // there is one, and where every rank waits for the one before steps are long.
+  // The bytes that a block sends at once in a broadcast in which ranks forward. Announcing a step takes a trip: small
+  // segments go in few steps, and where every rank waits for the one before steps are long.
   std::size_t step_of_broadcast(bool chain, std::size_t blocks) const {
     constexpr std::size_t kStep = 16 << 10;
     constexpr std::size_t kChainStep = 256 << 10;
@@ -468,7 +468,7 @@ class CallCompiler {
     return fabric_.copies().take(std::min(most, first / 4) / kAligned * kAligned);
   }
 
-  // Likewise of sums. All ranks find the same, if they can address all buffers.
+  // A slot for sums, or none. All ranks find the same, if they can address all buffers.
   CopyThread::Lease engine_for_sums() const {
     if (!asks_engine()) return {};
     return fabric_.copies().take(0);

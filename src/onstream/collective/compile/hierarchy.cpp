@@ -30,7 +30,7 @@ Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups
         require(there.has_value(), "rank ", world, " cannot address its memory: ", fabric.why_not(memory, world));
         Say& say = mine[static_cast<std::size_t>(peer)];
         say.output = *there;
-        say.send_bytes = device.inspect(memory).id;  // by which the peer finds what it has mapped
+        say.send_bytes = device.inspect(memory).id;  // by which the peer finds its mapping
       }
     }
   } catch (const Error& error) {

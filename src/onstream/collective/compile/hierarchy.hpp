@@ -1,7 +1,7 @@
-// The hierarchy of a channel: what collectives in stages (stages.hpp) run on. Two channels of its own, of the rank's
+// The hierarchy of a channel, on which collectives in stages (stages.hpp) run: two channels of its own, of the rank's
 // group and of its equals in the other groups, and memory for partial sums.
 //
-// Made by the channel's first hierarchical collective, by all ranks of the team and no others: their hosts tell each
+// The channel's first hierarchical collective makes it, on all ranks of the team and no others: their hosts tell each
 // other where the memory is. Each stage takes the algorithm that is predicted to cost the least. Stages follow each
 // other on the stream of the call, in the order of the channel that the call is on.
 #pragma once
@@ -26,7 +26,7 @@ class Hierarchy {
             const CollectiveCall& first);
 
   // The kernels of a call, one after the other, of `most` blocks at most. May ask peers to map the buffers, and block
-  // for their answer. What they use is kept as long as this.
+  // for their answer. The memory that they use lives as long as this object.
   std::vector<KernelLaunch> prepare(Fabric& fabric, const CollectiveCall& call, int most);
   std::size_t device_bytes() const;
 

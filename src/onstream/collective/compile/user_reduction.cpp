@@ -70,7 +70,7 @@ UserReduction::UserReduction(const std::shared_ptr<Fabric>& fabric, ScratchPool&
   if (call.kind == OpKind::scan) ranks_ = static_cast<std::size_t>(rank) + 1;
   if (call.kind == OpKind::exclusive_scan) ranks_ = static_cast<std::size_t>(rank);
   if (!gets) ranks_ = 0;
-  // Of its own: a collective that is still under way has another's.
+  // Each call has its own memory: a collective that is still under way uses another's.
   if (gets) gathered_ = spares.lease(bytes_ * static_cast<std::size_t>(size));
   move_.output = gathered_.get();
 }

@@ -1,5 +1,5 @@
-// A reduction by a function of the user's own, on the host device: the inputs of all ranks are moved to whoever needs
-// them, by one of the library's collectives, and a kernel of the host alone then calls the function, rank by rank.
+// A user reduction by a host function, on the host device: one of the library's collectives moves the inputs of all
+// ranks to the ranks that need them, and a kernel of the host alone then calls the function, rank by rank.
 //
 // The object holds the memory in between and the function: keep it until the stream has passed both, or in the graph.
 #pragma once
@@ -14,20 +14,20 @@ namespace onstream::collective {
 
 class UserReduction {
  public:
-  // Of a call that passes check() and has something to reduce.
+  // For a call that passes check() and has something to reduce.
   UserReduction(const std::shared_ptr<Fabric>& fabric, ScratchPool& spares, const CollectiveCall& call, int rank,
                 int size);
   UserReduction(const UserReduction&) = delete;
   UserReduction& operator=(const UserReduction&) = delete;
 
-  // Throws invalid_argument for what cannot be reduced so.
+  // Throws invalid_argument for a call that cannot be reduced so.
   static void check(const CollectiveCall& call, DeviceKind device);
   // The reduction as one of bytes, to check its buffers by.
   static CollectiveCall in_bytes(const CollectiveCall& call);
-  // The move that comes first, but for its output.
+  // The move that comes first, without its output.
   static CollectiveCall move_of(const CollectiveCall& call);
   const CollectiveCall& move() const { return move_; }
-  // What comes behind the move in the same channel; no kernel where this rank gets nothing.
+  // The kernel behind the move in the same channel; no kernel where this rank gets nothing.
   KernelLaunch reduction(const View& view) const;
 
   // For the kernel. Never throws.

@@ -1,8 +1,8 @@
 // Numbers that C++ has no type for: 16-bit and 8-bit floating point, complex numbers, and pairs of value and index.
 //
 // Only storage and conversion to and from float; sums are made in float. Rounding is to nearest, ties to even, on the
-// host by integers and on a GPU by its own instructions: the same bits. Eight-bit numbers saturate: what is too large
-// becomes the largest finite number, as NVIDIA's conversions do.
+// host by integers and on a GPU by its own instructions: the same bits. Eight-bit numbers saturate: a value that is too
+// large becomes the largest finite number, as NVIDIA's conversions do.
 #pragma once
 
 #include <bit>
@@ -120,7 +120,7 @@ ONSTREAM_BOTH std::uint8_t float8_e5m2_bits(float value) {
 }
 
 ONSTREAM_BOTH float widen_e4m3(std::uint8_t bits) {
-  // Its all-ones exponent holds numbers but for one pattern.
+  // Its all-ones exponent holds numbers, except for one pattern.
   const std::uint32_t magnitude = bits & 0x7fu;
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80u) << 24;
   const float moved = float_of(magnitude << 20) * float_of(static_cast<std::uint32_t>(254 - 7) << 23);

@@ -1,4 +1,4 @@
-// One of a thing for each element type: calls `make` with each number of ElementType as a constant.
+// An array with one entry for each element type: calls `make` with each number of ElementType as a constant.
 #pragma once
 
 #include <array>

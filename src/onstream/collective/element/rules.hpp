@@ -6,7 +6,7 @@
 //
 // Which of two NaNs a sum keeps the bits of depends on the order of an instruction's operands, so on the compiler: on
 // the host a result that is NaN is always the same one. On a GPU sums and products of floats are so by themselves;
-// those of doubles keep what its instructions make of them, as looking at each would cost time there.
+// those of doubles keep the NaN of the GPU's instructions, as a check of each would cost time there.
 #pragma once
 
 #include <limits>
@@ -25,8 +25,8 @@ struct alignas(kBytes < 16 ? 8 : 16) Pack {
   std::uint64_t words[kBytes / 8];
 };
 
-// What a rank multiplies its input by (premulsum): the bits of a double for floating point and complex numbers, of a
-// 64-bit integer else.
+// The number by which a rank multiplies its input (premulsum): the bits of a double for floating point and complex
+// numbers, of a 64-bit integer else.
 using Factor = std::uint64_t;
 
 ONSTREAM_BOTH double double_of(std::uint64_t bits) {
@@ -36,7 +36,7 @@ ONSTREAM_BOTH double double_of(std::uint64_t bits) {
 }
 
 // On the host -ffp-contract=off (CMakeLists.txt) keeps products apart from sums, except from those that g++ from 12 on
-// makes two at a time (vfmaddsub); these heed this. Not for nvcc, which need not know it.
+// makes two at a time (vfmaddsub); these heed this. nvcc does not get it, as it need not know it.
 #if !defined(__CUDACC__) && defined(__has_builtin)
 #if __has_builtin(__builtin_assoc_barrier)
 #define ONSTREAM_APART(value) __builtin_assoc_barrier(value)
@@ -63,7 +63,7 @@ ONSTREAM_BOTH double product(double a, double b) {
 }
 #undef ONSTREAM_APART
 
-// What stands in a result for a value.
+// The value as a result stores it: on the host every NaN becomes the same one.
 template <class Real>
 ONSTREAM_BOTH Real settled(Real value) {
 #if defined(__CUDA_ARCH__)
@@ -78,72 +78,72 @@ template <class T>
 struct IntegerRule {
   using Element = T;
   // Small ones would be made int by the language anyway, and could overflow as such.
-  using Ll128 =
+  using Wide =
       std::conditional_t<(sizeof(T) < 4), std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>, T>;
-  using Plain = std::make_unsigned_t<Ll128>;
+  using Plain = std::make_unsigned_t<Wide>;
 
-  ONSTREAM_BOTH static Ll128 widen(T value) { return value; }
-  ONSTREAM_BOTH static T narrow(Ll128 value) { return static_cast<T>(value); }
-  ONSTREAM_BOTH static Ll128 sum(Ll128 a, Ll128 b) {
-    return static_cast<Ll128>(static_cast<Plain>(a) + static_cast<Plain>(b));
+  ONSTREAM_BOTH static Wide widen(T value) { return value; }
+  ONSTREAM_BOTH static T narrow(Wide value) { return static_cast<T>(value); }
+  ONSTREAM_BOTH static Wide sum(Wide a, Wide b) {
+    return static_cast<Wide>(static_cast<Plain>(a) + static_cast<Plain>(b));
   }
-  ONSTREAM_BOTH static Ll128 prod(Ll128 a, Ll128 b) {
-    return static_cast<Ll128>(static_cast<Plain>(a) * static_cast<Plain>(b));
+  ONSTREAM_BOTH static Wide prod(Wide a, Wide b) {
+    return static_cast<Wide>(static_cast<Plain>(a) * static_cast<Plain>(b));
   }
-  ONSTREAM_BOTH static Ll128 min(Ll128 a, Ll128 b) { return b < a ? b : a; }
-  ONSTREAM_BOTH static Ll128 max(Ll128 a, Ll128 b) { return a < b ? b : a; }
-  ONSTREAM_BOTH static Ll128 band(Ll128 a, Ll128 b) { return a & b; }
-  ONSTREAM_BOTH static Ll128 bor(Ll128 a, Ll128 b) { return a | b; }
-  ONSTREAM_BOTH static Ll128 bxor(Ll128 a, Ll128 b) { return a ^ b; }
-  // Of the sum as it wraps in the element's own bits, whatever passed on what part of it; so does NCCL.
-  ONSTREAM_BOTH static Ll128 average(Ll128 value, std::uint32_t ranks) {
-    return static_cast<Ll128>(narrow(value)) / static_cast<Ll128>(ranks);
+  ONSTREAM_BOTH static Wide min(Wide a, Wide b) { return b < a ? b : a; }
+  ONSTREAM_BOTH static Wide max(Wide a, Wide b) { return a < b ? b : a; }
+  ONSTREAM_BOTH static Wide band(Wide a, Wide b) { return a & b; }
+  ONSTREAM_BOTH static Wide bor(Wide a, Wide b) { return a | b; }
+  ONSTREAM_BOTH static Wide bxor(Wide a, Wide b) { return a ^ b; }
+  // Averages the sum as it wraps in the element's own bits, however its parts were passed on; so does NCCL.
+  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) {
+    return static_cast<Wide>(narrow(value)) / static_cast<Wide>(ranks);
   }
-  ONSTREAM_BOTH static T scaled(T value, Factor factor) { return narrow(prod(value, static_cast<Ll128>(factor))); }
+  ONSTREAM_BOTH static T scaled(T value, Factor factor) { return narrow(prod(value, static_cast<Wide>(factor))); }
 };
 
 template <class T, class W>
 struct FloatingRule {
   using Element = T;
-  using Ll128 = W;
+  using Wide = W;
 
-  ONSTREAM_BOTH static Ll128 widen(T value) {
+  ONSTREAM_BOTH static Wide widen(T value) {
     if constexpr (std::is_same_v<T, W>) {
       return value;
     } else {
       return collective::widen(value);
     }
   }
-  ONSTREAM_BOTH static T narrow(Ll128 value) {
+  ONSTREAM_BOTH static T narrow(Wide value) {
     if constexpr (std::is_same_v<T, W>) {
       return settled(value);
     } else {
       return collective::narrow<T>(settled(value));
     }
   }
-  ONSTREAM_BOTH static Ll128 sum(Ll128 a, Ll128 b) { return a + b; }
-  ONSTREAM_BOTH static Ll128 prod(Ll128 a, Ll128 b) { return product(a, b); }
-  ONSTREAM_BOTH static Ll128 min(Ll128 a, Ll128 b) { return b < a || b != b ? b : a; }
-  ONSTREAM_BOTH static Ll128 max(Ll128 a, Ll128 b) { return a < b || b != b ? b : a; }
-  ONSTREAM_BOTH static Ll128 average(Ll128 value, std::uint32_t ranks) { return value / static_cast<Ll128>(ranks); }
+  ONSTREAM_BOTH static Wide sum(Wide a, Wide b) { return a + b; }
+  ONSTREAM_BOTH static Wide prod(Wide a, Wide b) { return product(a, b); }
+  ONSTREAM_BOTH static Wide min(Wide a, Wide b) { return b < a || b != b ? b : a; }
+  ONSTREAM_BOTH static Wide max(Wide a, Wide b) { return a < b || b != b ? b : a; }
+  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) { return value / static_cast<Wide>(ranks); }
   ONSTREAM_BOTH static T scaled(T value, Factor factor) {
-    return narrow(product(widen(value), static_cast<Ll128>(double_of(factor))));
+    return narrow(product(widen(value), static_cast<Wide>(double_of(factor))));
   }
 };
 
 template <class Real>
 struct ComplexRule {
   using Element = Complex<Real>;
-  using Ll128 = Element;
+  using Wide = Element;
 
-  ONSTREAM_BOTH static Ll128 widen(Element value) { return value; }
-  ONSTREAM_BOTH static Element narrow(Ll128 value) { return {settled(value.real), settled(value.imaginary)}; }
-  ONSTREAM_BOTH static Ll128 sum(Ll128 a, Ll128 b) { return {a.real + b.real, a.imaginary + b.imaginary}; }
-  ONSTREAM_BOTH static Ll128 prod(Ll128 a, Ll128 b) {
+  ONSTREAM_BOTH static Wide widen(Element value) { return value; }
+  ONSTREAM_BOTH static Element narrow(Wide value) { return {settled(value.real), settled(value.imaginary)}; }
+  ONSTREAM_BOTH static Wide sum(Wide a, Wide b) { return {a.real + b.real, a.imaginary + b.imaginary}; }
+  ONSTREAM_BOTH static Wide prod(Wide a, Wide b) {
     return {product(a.real, b.real) - product(a.imaginary, b.imaginary),
             product(a.real, b.imaginary) + product(a.imaginary, b.real)};
   }
-  ONSTREAM_BOTH static Ll128 average(Ll128 value, std::uint32_t ranks) {
+  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) {
     return {value.real / static_cast<Real>(ranks), value.imaginary / static_cast<Real>(ranks)};
   }
   ONSTREAM_BOTH static Element scaled(Element value, Factor factor) {
@@ -155,16 +155,16 @@ struct ComplexRule {
 template <class Value, class Index>
 struct LocatedRule {
   using Element = Located<Value, Index>;
-  using Ll128 = Element;
+  using Wide = Element;
 
-  ONSTREAM_BOTH static Ll128 widen(Element pair) { return pair; }
-  ONSTREAM_BOTH static Element narrow(Ll128 pair) { return pair; }
-  ONSTREAM_BOTH static Ll128 minloc(Ll128 a, Ll128 b) {
+  ONSTREAM_BOTH static Wide widen(Element pair) { return pair; }
+  ONSTREAM_BOTH static Element narrow(Wide pair) { return pair; }
+  ONSTREAM_BOTH static Wide minloc(Wide a, Wide b) {
     return b.value < a.value || (b.value == a.value && b.index < a.index) || (b.value != b.value && a.value == a.value)
                ? b
                : a;
   }
-  ONSTREAM_BOTH static Ll128 maxloc(Ll128 a, Ll128 b) {
+  ONSTREAM_BOTH static Wide maxloc(Wide a, Wide b) {
     return a.value < b.value || (b.value == a.value && b.index < a.index) || (b.value != b.value && a.value == a.value)
                ? b
                : a;
@@ -208,7 +208,7 @@ struct PackOf {
   static_assert(kCount > 0, "a pack holds whole elements");
   static constexpr int kData = kCount * static_cast<int>(sizeof(T));  // bytes of a pack that are elements
 
-  // Of the bytes that are left from a pack's place on, those that belong to the pack.
+  // The bytes that belong to a pack, of those that are left from its place on.
   ONSTREAM_EITHER static std::uint64_t within(std::uint64_t left) {
     if constexpr (kData == kBytes) {
       return left;
@@ -227,14 +227,14 @@ constexpr std::uint64_t deal_for(std::uint64_t bytes) {
   return bytes / (all & (0 - all)) * 16;
 }
 
-// Reduces packs of kBytes, one after the other, in the order in which they are given. There is another one for a
-// user's own reduction (user_rule.hpp); the bodies are written against what both have.
+// Reduces packs of kBytes, one after the other, in the order in which they are given. There is another one for a user
+// reduction (user_rule.hpp); the bodies use only the members that both have.
 template <class Rule, int kBytes>
 class Accumulator : public PackOf<typename Rule::Element, kBytes> {
  public:
   using Op = ReduceOp;
   using Element = typename Rule::Element;
-  using Ll128 = typename Rule::Ll128;
+  using Wide = typename Rule::Wide;
   using PackOf<Element, kBytes>::kCount;
 
   // Packs in registers, or where they lie: of any alignment on the host.
@@ -244,9 +244,9 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
     for (int k = 0; k < kCount; ++k) values_[k] = Rule::widen(element(in, k));
   }
 
-  // A GPU's kernel has these in many places, so that what is no plain sum of few elements is a function there: the code
-  // of one type would be half a megabyte else, and the first trip through code comes from far away.
-  static constexpr bool kAddsInPlace = sizeof(Element) > 1 && requires(Ll128 a) { Rule::sum(a, a); };
+  // A GPU's kernel has these in many places, so that anything other than a plain sum of few elements is a function
+  // there: the code of one type would be half a megabyte else, and the first trip through code comes from far away.
+  static constexpr bool kAddsInPlace = sizeof(Element) > 1 && requires(Wide a) { Rule::sum(a, a); };
   ONSTREAM_EITHER static bool sums(ReduceOp op) {
     return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premulsum;
   }
@@ -263,12 +263,12 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
 #endif
   }
   ONSTREAM_EITHER static bool scales(ReduceOp op) { return op == ReduceOp::premulsum; }
-  // What is behind the last element may be anything.
+  // The bytes behind the last element may be anything.
   ONSTREAM_EITHER static Pack<kBytes> filled(const Pack<kBytes>& pack, std::uint64_t) { return pack; }
-  static constexpr bool kTakesAnything = true;  // also what no rank gave
+  static constexpr bool kTakesAnything = true;  // also bytes that no rank gave
 
   // Sums that are not rounded yet, to be passed on; only of floating point.
-  using Unrounded = Pack<(kCount * static_cast<int>(sizeof(Ll128)) + 7) / 8 * 8>;
+  using Unrounded = Pack<(kCount * static_cast<int>(sizeof(Wide)) + 7) / 8 * 8>;
   ONSTREAM_EITHER void start_unrounded(const Unrounded& sums) { __builtin_memcpy(values_, &sums, sizeof values_); }
   ONSTREAM_EITHER Unrounded unrounded() const {
     Unrounded sums;
@@ -286,30 +286,30 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   // A plain sum; only where kAddsInPlace.
   ONSTREAM_EITHER void add(ReduceOp, const Pack<kBytes>& pack) {
     if constexpr (kAddsInPlace) {
-      each(reinterpret_cast<const std::byte*>(&pack), [](Ll128 a, Ll128 b) { return Rule::sum(a, b); });
+      each(reinterpret_cast<const std::byte*>(&pack), [](Wide a, Wide b) { return Rule::sum(a, b); });
     }
   }
   ONSTREAM_EITHER void take(ReduceOp op, const std::byte* in) {
-    if constexpr (requires(Ll128 a) { Rule::minloc(a, a); }) {
+    if constexpr (requires(Wide a) { Rule::minloc(a, a); }) {
       if (op == ReduceOp::minloc) {
-        each(in, [](Ll128 a, Ll128 b) { return Rule::minloc(a, b); });
+        each(in, [](Wide a, Wide b) { return Rule::minloc(a, b); });
       } else {
-        each(in, [](Ll128 a, Ll128 b) { return Rule::maxloc(a, b); });
+        each(in, [](Wide a, Wide b) { return Rule::maxloc(a, b); });
       }
     } else {
       // avg and premulsum are sums too.
-      if (op == ReduceOp::sum) return each(in, [](Ll128 a, Ll128 b) { return Rule::sum(a, b); });
-      if (op == ReduceOp::prod) return each(in, [](Ll128 a, Ll128 b) { return Rule::prod(a, b); });
-      if constexpr (requires(Ll128 a) { Rule::min(a, a); }) {
-        if (op == ReduceOp::min) return each(in, [](Ll128 a, Ll128 b) { return Rule::min(a, b); });
-        if (op == ReduceOp::max) return each(in, [](Ll128 a, Ll128 b) { return Rule::max(a, b); });
+      if (op == ReduceOp::sum) return each(in, [](Wide a, Wide b) { return Rule::sum(a, b); });
+      if (op == ReduceOp::prod) return each(in, [](Wide a, Wide b) { return Rule::prod(a, b); });
+      if constexpr (requires(Wide a) { Rule::min(a, a); }) {
+        if (op == ReduceOp::min) return each(in, [](Wide a, Wide b) { return Rule::min(a, b); });
+        if (op == ReduceOp::max) return each(in, [](Wide a, Wide b) { return Rule::max(a, b); });
       }
-      if constexpr (requires(Ll128 a) { Rule::bor(a, a); }) {
-        if (op == ReduceOp::band) return each(in, [](Ll128 a, Ll128 b) { return Rule::band(a, b); });
-        if (op == ReduceOp::bor) return each(in, [](Ll128 a, Ll128 b) { return Rule::bor(a, b); });
-        if (op == ReduceOp::bxor) return each(in, [](Ll128 a, Ll128 b) { return Rule::bxor(a, b); });
+      if constexpr (requires(Wide a) { Rule::bor(a, a); }) {
+        if (op == ReduceOp::band) return each(in, [](Wide a, Wide b) { return Rule::band(a, b); });
+        if (op == ReduceOp::bor) return each(in, [](Wide a, Wide b) { return Rule::bor(a, b); });
+        if (op == ReduceOp::bxor) return each(in, [](Wide a, Wide b) { return Rule::bxor(a, b); });
       }
-      each(in, [](Ll128 a, Ll128 b) { return Rule::sum(a, b); });
+      each(in, [](Wide a, Wide b) { return Rule::sum(a, b); });
     }
   }
 
@@ -322,7 +322,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   // The result where only_adds() and kAddsInPlace.
   ONSTREAM_EITHER Pack<kBytes> finish() const { return narrowed(); }
 
-  // What a rank's own input is before anybody adds it (premulsum).
+  // A rank's own input times its factor, before any rank adds it (premulsum).
   ONSTREAM_EITHER_CALL static Pack<kBytes> scaled(Pack<kBytes> pack, Factor factor) {
     if constexpr (requires(Element e) { Rule::scaled(e, factor); }) {
       Pack<kBytes> out;
@@ -351,7 +351,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
     return sum;
   }
   ONSTREAM_EITHER_CALL static Pack<kBytes> finished(ReduceOp op, Accumulator sum, std::uint32_t ranks) {
-    if constexpr (requires(Ll128 a) { Rule::average(a, 1u); }) {
+    if constexpr (requires(Wide a) { Rule::average(a, 1u); }) {
       if (op == ReduceOp::avg) {
         ONSTREAM_UNROLL
         for (int k = 0; k < kCount; ++k) sum.values_[k] = Rule::average(sum.values_[k], ranks);
@@ -372,7 +372,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
     for (int k = 0; k < kCount; ++k) values_[k] = combine(values_[k], Rule::widen(element(in, k)));
   }
 
-  Ll128 values_[kCount] = {};
+  Wide values_[kCount] = {};
 };
 
 }  // namespace onstream::collective

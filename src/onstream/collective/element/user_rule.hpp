@@ -1,5 +1,5 @@
-// The rule of a user's own reduction: a functor on elements of any size, which the bodies of ll.hpp, two_shot.hpp
-// and simple_reduce.hpp apply as they apply the library's own.
+// The rule of a user reduction: a functor on elements of any size, which the bodies of ll.hpp, two_shot.hpp and
+// simple_reduce.hpp apply as they apply the library's own.
 //
 // The functor is called with two elements that some ranks gave or that it made itself, the first of lower ranks, and
 // with nothing else: a last pack that elements do not fill has copies of its first one. Everybody combines from the
@@ -39,7 +39,7 @@ class Accumulator<UserRule<T, F>, kBytes> : public PackOf<T, kBytes> {
   ONSTREAM_EITHER static bool scales(const Op&) { return false; }
   ONSTREAM_EITHER static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor) { return pack; }
 
-  // Of `left` bytes; none: the pack stays, and nobody combines it.
+  // Fills the pack behind `left` bytes; with none left it stays, and nobody combines it.
   ONSTREAM_EITHER static Pack<kBytes> filled(Pack<kBytes> pack, std::uint64_t left) {
     if constexpr (kCount > 1) {
       if (left < kData && left > 0) {

@@ -16,7 +16,7 @@ namespace {
   fault.status = status;
   fault.op = name.kind;
   fault.peer = peer;
-  fault.lane = name.channel;
+  fault.tag = name.channel;
   fault.bytes = name.bytes;
   fault.extra = name.number;
   fault.timeout_s = fabric.parameters().timeout_s;
@@ -28,7 +28,7 @@ namespace {
                         " still waited for its host: ", what_of(fault)));
   }
   fabric.check_waited(status);
-  fail(ErrorCode::aborted, what_of(fault), " was interrupted");  // who interrupts aborts the world
+  fail(ErrorCode::aborted, what_of(fault), " was interrupted");  // the interrupting thread aborts the world
 }
 
 }  // namespace

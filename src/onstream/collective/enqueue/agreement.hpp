@@ -1,10 +1,10 @@
 // Agreement: before the copy engine can move anything, the hosts tell each other where its data shall go, as a stream
 // cannot look that up.
 //
-// Each host writes what it says into the other hosts' pinned memory, and reads what they said. The says of a channel
-// are numbered; each has one of two places, by epochs: who writes the next but one has read all that its reader said
-// meanwhile, and the reader says that only when it has read this one. Work on streams takes no part, so hosts may run
-// ahead of it together.
+// Each host writes its messages (Say) into the other hosts' pinned memory, and reads theirs. The messages of a channel
+// are numbered and alternate between two places: a host writes the next but one only after it has read its reader's
+// next message, and the reader sends that only after it has read this one. Work on streams takes no part, so hosts may
+// run ahead of it together.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace onstream::collective {
 
-// What one host tells another.
+// A message of one host to another.
 struct Say {
   std::uint64_t number = 0;  // written last (release)
   std::uint64_t signature = 0;
@@ -30,7 +30,7 @@ struct Say {
   void set_trouble(const std::string& text);  // as much of it as fits
 };
 
-// What the waits of one collective are called when they fail.
+// The name of one collective's waits, for when they fail.
 struct Named {
   OpKind kind = OpKind::none;
   std::uint64_t bytes = 0;
@@ -40,14 +40,15 @@ struct Named {
 
 class Agreement {
  public:
-  // BlockBudget in each rank's part of the segment, which begins with it.
+  // The space in each rank's part of the segment, which begins with it.
   static std::size_t bytes(int world_size);
 
   Agreement(std::shared_ptr<Segment> segment, int world_rank, int world_size)
       : segment_(std::move(segment)), rank_(world_rank), size_(world_size) {}
 
-  // One for each of `ranks` (of the world), of which this rank's own comes back. Waits for the hosts of all of them to
-  // say theirs; past the deadline, or if one of them has left, the world fails, and this throws timeout or aborted.
+  // Exchanges one message with each of `ranks` (of the world), of which this rank's own comes back. Waits for the hosts
+  // of all of them to say theirs; past the deadline, or if one of them has left, the world fails, and this throws
+  // timeout or aborted.
   std::vector<Say> exchange(Fabric& fabric, const std::vector<int>& ranks, std::vector<Say> mine, const Named& name);
 
  private:

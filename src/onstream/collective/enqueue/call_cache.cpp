@@ -14,7 +14,8 @@ bool is_plain(const CollectiveCall& call) { return !call.combine && call.own == 
 
 }  // namespace
 
-// Of a plain call. Every member has its name here: a new one does not compile until somebody has thought of this.
+// The words of a plain call. Every member has its name here: a new one does not compile until somebody has thought of
+// this.
 CallCache::Words CallCache::words_of(const CollectiveCall& call) {
   const auto& [kind, input, output, count, type, op, factor, int_factor, root, combine, element_bytes, own, own_state,
                own_digest, stage_of, named, send_counts, send_offsets, receive_counts, receive_offsets, channel,

@@ -1,8 +1,9 @@
-// CallCache: what the newest calls of a channel came to. A solver asks for the same reductions again and again; nothing
-// of them is checked, chosen or prepared twice but what lies at their addresses, as memory comes and goes.
+// CallCache: the compiled calls of a channel's newest calls. A solver asks for the same reductions again and again; the
+// cache skips their checks, choice and preparation. It looks again only at the memory at their addresses, as memory
+// comes and goes.
 //
-// For calls by LL lines, which ask no peer for its addresses. Plain host memory that a call has had is not looked
-// at again: that would take a call of the system. Not thread-safe: whoever has the channel's order may use it.
+// It serves calls by LL lines, which ask no peer for its addresses. Plain host memory that a call has had is not looked
+// at again: that would take a call of the system. Not thread-safe: the caller holds the channel's order.
 #pragma once
 
 #include <array>
@@ -30,9 +31,9 @@ class CallCache {
   // Null: the call is not among them, or memory of the library's or of a GPU's that it had was freed. Until the next
   // keep() or forget().
   const CompiledCall* find(const CollectiveCall& call, const Device& device);
-  // Forgets an older one for it, or does nothing if such work is not kept.
+  // Keeps `work` in place of an older entry, or does nothing if such work is not kept.
   void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const CompiledCall> work) noexcept;
-  // All of them: what they came to is of the past, as the channel's view or its blocks have changed.
+  // Forgets all entries: their work is out of date, as the channel's view or its blocks have changed.
   void forget() noexcept;
 
  private:

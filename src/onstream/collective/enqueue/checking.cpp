@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::size_t kWordsBytes = 256;  // of one rank
 
-// What one rank sends another in an all_to_all_v.
+// The part that one rank sends another in an all_to_all_v.
 struct Sent {
   std::uint64_t count;
   std::uint64_t type;
 };
 constexpr std::size_t kPartWords = sizeof(Sent) / sizeof(std::uint64_t);
 
-constexpr char kWhich[] = ", which ";  // before what is wrong with a call
+constexpr char kWhich[] = ", which ";  // before the fault of a call
 
 std::string with_algorithm(std::string what, Algorithm algorithm) {
   return algorithm == Algorithm::automatic ? what : concat(what, ", by ", name_of(algorithm));
@@ -56,7 +56,7 @@ Checking::Checking(Device& device, std::vector<int> ranks)
       mine_(device.allocate(kWordsBytes + ranks_.size() * sizeof(Sent), MemoryKind::pinned)),
       all_(device.allocate(kWordsBytes * std::max(ranks_.size(), std::size_t{1}), MemoryKind::pinned)) {}
 
-// What this rank does not get as it expects it, or "". What has no elements has no type.
+// The first part that this rank does not get as it expects it, or "". A part without elements has no type.
 std::string Checking::wrong_parts(const CollectiveCall& call, const Run& run) {
   auto* const sends = reinterpret_cast<Sent*>(mine_->data());
   const auto type = static_cast<std::uint64_t>(call.type);
@@ -78,9 +78,9 @@ std::string Checking::wrong_parts(const CollectiveCall& call, const Run& run) {
   return "";
 }
 
-// Throws unless all say the same, if they have to, and nobody says what is wrong.
+// Throws unless all ranks say the same, if they have to, and none reports a fault.
 void Checking::compare(std::string words, Alike alike, const CollectiveCall& call, const Run& run) {
-  if (words.size() >= kWordsBytes) {  // what is cut off still counts
+  if (words.size() >= kWordsBytes) {  // the part that is cut off still counts
     constexpr std::size_t kRoom = 32;
     const std::size_t digest = std::hash<std::string>{}(words);
     words = concat(words.substr(0, kWordsBytes - kRoom), "... #", digest);
@@ -107,7 +107,7 @@ void Checking::check(const CollectiveCall& call, const Run& run) {
   const std::lock_guard lock(mutex_);
   if (call.kind != OpKind::all_to_all_v) return compare(words_of(call), Alike::all, call, run);
   compare(with_algorithm(name_of(call.kind), call.algorithm), Alike::all, call, run);
-  // Only where all call it do they tell each other how much they send, and of what.
+  // Only where all ranks call it do they tell each other how many elements they send, and of which type.
   const std::string wrong = wrong_parts(call, run);
   compare(wrong.empty() ? words_of(call) : concat(words_of(call), kWhich, wrong), Alike::as_told, call, run);
 }

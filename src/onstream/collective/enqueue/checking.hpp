@@ -1,8 +1,8 @@
-// Checking (parameter collective_check): before a collective runs, all ranks of its team tell each other what they are
-// about to do, by an all_gather on its channel, and all refuse it if they do not agree. Nothing is broken then.
+// Checking (parameter collective_check): before a collective runs, all ranks of its team tell each other which call
+// they make, by an all_gather on its channel, and all refuse it if they do not agree. Nothing is broken then.
 //
-// One a channel: threads that use different channels do not wait for each other. The hosts wait for each other at every
-// call. What is captured is checked when it is captured.
+// Each channel has one: threads that use different channels do not wait for each other. The hosts wait for each other
+// at every call. A captured call is checked when it is captured.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,9 @@
 
 namespace onstream::collective {
 
-// What a person reads of a call, and all its ranks say alike: "all_reduce of 4 float64 sum". Not what each pair of them
-// agrees on: counts of an all_to_all_v, and along the edges of a neighbourhood. Of these two, ranks that neither give
-// nor get elements may name any type.
+// A call in words, the same on all its ranks: "all_reduce of 4 float64 sum". Arguments on which only pairs of ranks
+// agree are left out: counts of an all_to_all_v, and along the edges of a neighbourhood. In these two, ranks that
+// neither give nor get elements may name any type.
 std::string words_of(const CollectiveCall& call);
 std::string what_of(const CollectiveCall& call);  // the same, whichever algorithm does it
 
@@ -38,8 +38,8 @@ class Checking {
 
   std::mutex mutex_;
   std::vector<int> ranks_;
-  std::shared_ptr<Memory> mine_;  // pinned: what this rank says
-  std::shared_ptr<Memory> all_;   // and what all say
+  std::shared_ptr<Memory> mine_;  // pinned: the words of this rank
+  std::shared_ptr<Memory> all_;   // and those of all ranks
 };
 
 }  // namespace onstream::collective

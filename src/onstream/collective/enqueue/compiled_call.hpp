@@ -1,4 +1,4 @@
-// CompiledCall: what a call comes to on this rank. Enqueued once, or by every launch of a plan: it asks nobody any
+// CompiledCall: a call's work on this rank, ready to be enqueued once, or by every launch of a plan: it asks nobody any
 // more, and kernels find their epoch in the memory of their channel.
 #pragma once
 
@@ -27,7 +27,7 @@ struct CompiledCall {
   int most = 0;                          // blocks that it might have had (BlockBudget)
   bool by_lines = false;                 // no peer's address is in it
 
-  // Behind what there is; nothing if it is no kernel.
+  // Adds a kernel behind the ones before; does nothing if `next` is none.
   void add(KernelLaunch next) {
     if (next.kernel == nullptr) return;
     keep(next.kept);
@@ -43,7 +43,7 @@ struct CompiledCall {
     if (more != nullptr) kept = std::move(more);
   }
   int kernels() const { return (kernel.kernel == nullptr ? 0 : 1) + static_cast<int>(others.size()); }
-  // Of its largest kernel.
+  // The blocks of its largest kernel.
   int blocks() const {
     int largest = 0;
     for_each_kernel([&](const KernelLaunch& one) { largest = std::max(largest, one.grid.blocks); });

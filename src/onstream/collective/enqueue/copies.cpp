@@ -58,7 +58,7 @@ std::uint32_t* Copies::word(int owner, std::size_t which, int writer) const {
   return words + which * static_cast<std::size_t>(world_size_) + static_cast<std::size_t>(writer);
 }
 
-// What this rank says of a call; its trouble is the same to all.
+// This rank's messages about a call; each carries the same trouble.
 std::vector<Say> Copies::says_of(Fabric& fabric, const CollectiveCall& call,
                                  const std::vector<Portion>& portions) const {
   std::vector<Say> mine(ranks_.size());
@@ -74,7 +74,7 @@ std::vector<Say> Copies::says_of(Fabric& fabric, const CollectiveCall& call,
       if (!there && trouble.empty()) {
         trouble = concat("rank ", ranks_[i], " cannot address its output: ", fabric.why_not(address, ranks_[i]));
       }
-    } catch (const Error& error) {  // the others wait for what is said here
+    } catch (const Error& error) {  // the others wait for this rank's message
       if (error.of_failure()) throw;
       if (trouble.empty()) trouble = error.what();
     }
@@ -102,7 +102,7 @@ std::vector<Say> Copies::agree(Fabric& fabric, const CollectiveCall& call, const
   std::vector<Say> mine = says_of(fabric, call, portions);
   const std::vector<Say> says = exchange(fabric, mine, name);
   if (call.kind != OpKind::all_to_all_v) return says;
-  // Only two ranks know what one sends to the other: what they find, all are told.
+  // Only two ranks know how much one sends to the other: they tell all ranks of a mismatch.
   for (std::size_t i = 0; i < says.size(); ++i) {
     if (static_cast<int>(i) == rank_ || says[i].send_bytes == portions[i].receive_bytes) continue;
     for (Say& say : mine) {
@@ -120,7 +120,7 @@ Copies::Work Copies::work_of(const CollectiveCall& call, const std::vector<Porti
   auto* const output = static_cast<std::byte*>(call.output);
   FaultReport fault;
   fault.op = name.kind;
-  fault.lane = name.channel;
+  fault.tag = name.channel;
   fault.bytes = name.bytes;
   fault.extra = name.number;
   Work work;
@@ -172,7 +172,7 @@ void Copies::enqueue(Device& device, const Work& work, Stream stream) {
     // Waits that are on the stream are stood by; behind them the words go on to mean the next collective's.
     try {
       operate(device, {plan::Words::quiet(launch->pulse)}, stream);
-    } catch (const Error&) {  // of a device that has failed; what came first goes on
+    } catch (const Error&) {  // of a device that has failed; the first error goes on
     }
     keep();
     throw;
@@ -184,7 +184,7 @@ void Copies::enqueue_parts(Device& device, const Work& work, std::uint32_t* puls
   const auto copy_all = [&](const std::vector<Copy>& copies) {
     for (const Copy& copy : copies) device.copy(copy.to, copy.from, copy.bytes, stream);
   };
-  // What the rank copies for itself fits between the opening and the gate, where no pulse says that it waits.
+  // The rank's copies to itself fit between the opening and the gate, where no pulse says that it waits.
   operate(device, work.words.opening(pulse), stream);
   copy_all(work.own);
   operate(device, work.words.gate(pulse), stream);

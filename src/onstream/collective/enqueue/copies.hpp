@@ -2,10 +2,10 @@
 // (agreement.hpp); then each rank's stream waits until its receivers are ready, copies, and tells them, by the words of
 // plan/op/words.hpp. The watch ends waits that a stream cannot end itself.
 //
-// One a channel. Collectives of one channel follow each other on every rank, so each ordered pair of ranks has one pair
-// of words, whose values are constants: a captured launch means the same at every replay, and its addresses are those
-// of the capture. The hosts wait for each other when a call is prepared (not for each other's streams); what was
-// prepared may be enqueued any number of times, and within a replay nobody waits either.
+// Each channel has one. Collectives of one channel follow each other on every rank, so each ordered pair of ranks has
+// one pair of words, whose values are constants: a captured launch means the same at every replay, and its addresses
+// are those of the capture. The hosts wait for each other when a call is prepared (not for each other's streams);
+// prepared work may be enqueued any number of times, and within a replay no host waits either.
 #pragma once
 
 #include <cstddef>
@@ -30,20 +30,20 @@ class Copies {
     const void* from;
     std::size_t bytes;
   };
-  // What this rank's part of a call comes down to.
+  // This rank's part of a call.
   struct Work {
     std::vector<Copy> own;  // this rank's to itself
     std::vector<Copy> out;
     plan::Words words;
   };
 
-  // Of a kind that moves. Blocks until the hosts of all ranks have called it. Throws invalid_argument, the same on
-  // every rank, if they do not agree or if some rank's output cannot be addressed by its senders.
+  // Prepares a call of a kind that moves. Blocks until the hosts of all ranks have called it. Throws invalid_argument,
+  // the same on every rank, if they do not agree or if some rank's output cannot be addressed by its senders.
   Work prepare(Fabric& fabric, const CollectiveCall& call);
-  // What it uses is kept until the stream, or the graph, is through, also if a part of it throws.
+  // The memory that it uses is kept until the stream, or the graph, is through, also if a part of it throws.
   void enqueue(Device& device, const Work& work, Stream stream);
 
-  // What the hosts of the team tell each other, as Agreement::exchange, between two copies.
+  // Exchanges messages between the hosts of the team, as Agreement::exchange, between two copies.
   std::vector<Say> tell(Fabric& fabric, const std::vector<Say>& mine, const Named& name) {
     return agreement_.exchange(fabric, ranks_, mine, name);
   }

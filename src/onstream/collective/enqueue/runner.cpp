@@ -29,7 +29,7 @@ Looked Runner::check_buffer(const CollectiveCall& call, const char* what, const 
   const std::size_t access_width = std::min<std::size_t>(8, size_of(call.type));
   require(reinterpret_cast<std::uintptr_t>(address) % access_width == 0, name_of(call.kind), ": the ", what, " at ",
           address, " is not aligned to the ", access_width, " B of its elements");
-  const std::uint64_t frees = device_->frees();  // first: what is freed meanwhile is looked at again
+  const std::uint64_t frees = device_->frees();  // first: memory freed meanwhile is looked at again
   const MemoryInfo info = look_at_buffer(*device_, address, bytes);
   require(info.kernel_access, name_of(call.kind), ": kernels cannot access the ", name_of(info.kind), " memory of the ",
           what, " at ", address, "; allocate it with onstream, or pin it");
@@ -66,7 +66,7 @@ void Runner::enqueue_next(Order& order, Stream stream, const CompiledCall& work)
     });
     order.last_epoch.set(*device_, stream, captured, work.kernels());
   } catch (...) {
-    note_it();  // what came before the part that failed is on the stream
+    note_it();  // the parts before the failed one are on the stream
     throw;
   }
   note_it();

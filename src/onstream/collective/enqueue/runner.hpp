@@ -1,9 +1,9 @@
-// Runner: how collectives get onto streams, for whoever owns some: the collectives of a team, or of a neighbourhood.
-// Three ways, which are one: eager or captured, with the host waiting, and by the launches of a plan.
+// Runner: puts collectives onto streams for its owner, the Collective of a team or a Neighbourhood. There are three
+// ways: eager or captured, with the host waiting, and by the launches of a plan.
 //
 // Those of one order run one after the other, on whichever streams they were enqueued; those of different orders may
-// run at once. Neither this nor its owner waits for what was enqueued when they go: what that uses is let go of behind
-// it. The world's end waits for it, as for all work of the world.
+// run at once. The destructors of this and of its owner do not wait for enqueued work: the memory that it uses is
+// released behind it. The world's end waits for it, as for all work of the world.
 #pragma once
 
 #include <memory>
@@ -25,8 +25,8 @@ struct CompiledCall;
 
 struct Order {
   std::mutex mutex;                         // held while a collective is enqueued, or runs in its caller's thread
-  std::shared_ptr<const void> ground;       // what a captured collective needs
-  std::shared_ptr<BlockBudget::Part> room;  // told of what graphs keep
+  std::shared_ptr<const void> ground;       // the memory that a captured collective needs
+  std::shared_ptr<BlockBudget::Part> room;  // told of the kernels that graphs keep
   std::shared_ptr<Event> newest;            // behind the newest eager collective
   void* last_stream = nullptr;              // where that was enqueued
   LastEpoch last_epoch;                     // of the newest of all, captured or not
@@ -39,21 +39,21 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // What lies there. Throws invalid_argument for a buffer that no collective of this call can take.
+  // Looks at the memory there. Throws invalid_argument for a buffer that no collective of this call can take.
   Looked check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
 
-  // Each takes the order's mutex; what is empty takes no place in the order.
+  // Each takes the order's mutex; empty work takes no place in the order.
   void enqueue(Order& order, Stream stream, const CompiledCall& work);
-  // On the host device in this thread, where nothing of the order is under way. Throws the story if the world failed
-  // meanwhile, as Fabric::check_waited().
+  // Runs on the host device in this thread, where nothing of the order is under way. Throws the story if the world
+  // failed meanwhile, as Fabric::check_waited().
   void run_and_wait(Order& order, const CompiledCall& work);
-  // The same for whoever holds that mutex already, of work that is not empty; `held` is let go of before the wait for a
-  // stream.
+  // The same for a caller that holds that mutex already, with work that is not empty; `held` is let go of before the
+  // wait for a stream.
   void enqueue_next(Order& order, Stream stream, const CompiledCall& work);
   void run_next(Order& order, std::unique_lock<std::mutex> held, const CompiledCall& work);
-  // Its launches enqueue it. `home` is what this runner and the order belong to.
+  // The work as a part of a plan, whose launches enqueue it. `home` is the owner of this runner and the order.
   plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, CompiledCall work, PlanOp row);
-  // What its owner no longer needs, once the work so far is over; at once if it is. Does not block.
+  // Releases `used`, which the owner no longer needs, once the work so far is over; at once if it is. Does not block.
   void let_go(std::shared_ptr<const void> used) noexcept;
 
  private:

@@ -5,9 +5,9 @@
 
 namespace onstream::collective {
 
-// On a GPU each of the others has a thread of its own: a grid has at least as many. What earlier work stored that
-// thread tells of by a fence before its line. A rank whose channel has failed still sends: nobody takes its lines for
-// data, and it is asked for behind them.
+// On a GPU each other rank has a thread of its own: a grid has at least as many threads. That thread fences before it
+// sends its line, so that the peer sees the stores of earlier work. A rank whose channel has failed still sends: nobody
+// takes its lines for data, and it is asked for behind them.
 struct Barrier : LineWork {
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {

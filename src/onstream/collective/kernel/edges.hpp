@@ -1,15 +1,15 @@
-// Moves along the edges of a neighbourhood: what each rank has for its destinations goes into the buffers of those who
-// name it as a source. Nobody but the two ends of an edge waits for it.
+// Moves along the edges of a neighbourhood: each rank's data for its destinations goes into the buffers of the ranks
+// that name it as a source. Only the two ends of an edge wait for it.
 //
-// A Session counts ranks; here it counts ends of edges. Of a rank that is `half` long at most in both directions, ends
-// 0 to half - 1 are those it hears from, half to 2 * half - 1 those it sends to, and 2 * half is the rank itself. What
-// a rank writes to the other end of an edge lies there under that end's number, `place`. So a slot, a post and a word
-// belong to one edge, and double edges, or edges to oneself, are like any others.
+// A Session counts ranks; here it counts ends of edges. No rank has more than `half` edges in a direction: ends 0 to
+// half - 1 are those it hears from, half to 2 * half - 1 those it sends to, and 2 * half is the rank itself. A rank's
+// data for the other end of an edge lies there under that end's number, `place`. So a slot, a post and a word belong to
+// one edge, and double edges, or edges to oneself, are like any others.
 //
-// The source sends a header along every edge, and behind it what is small, as LL lines: one trip. For what is
-// large the destination posts where it shall go, the source's blocks store there, and each tells that it is through.
-// Where the source cannot store there it goes chunk by chunk through the destination's stage, in rounds that all ranks
-// make in the same order. Either end sees how many bytes the other expects before anything is stored.
+// The source sends a header along every edge, and behind it small data, as LL lines: one trip. For large data the
+// destination posts where it shall go, the source's blocks store there, and each tells that it is through. Where the
+// source cannot store there the data goes chunk by chunk through the destination's stage, in rounds that all ranks make
+// in the same order. Either end sees how many bytes the other expects before anything is stored.
 #pragma once
 
 #include "onstream/collective/protocol/packs.hpp"
@@ -74,7 +74,8 @@ struct MoveEdges {
     return 1 + (is_small(length) ? static_cast<std::uint32_t>((length + kLineData - 1) / kLineData) : 0);
   }
   ONSTREAM_BODY std::uint64_t here() const { return view.parts[view.rank]; }
-  // In the part of whoever has it: what a block of the other end says, and how far that end is with the stage.
+  // The word in `part` by which a block of the other end tells that it is through, and how far that end is with the
+  // stage.
   ONSTREAM_BODY std::uint64_t* word(std::uint64_t part, int block, std::uint32_t end) const {
     return reinterpret_cast<std::uint64_t*>(part + view.places.words) + static_cast<std::uint32_t>(block) * view.size +
            end;
@@ -94,7 +95,7 @@ struct MoveEdges {
   // Tells the sources that this rank is here, and where large data shall go.
   template <class Group>
   ONSTREAM_BODY void open(const Group& group, Session<Group>& session) const {
-    // What earlier kernels stored here is seen by who has read the post.
+    // A source that has read the post sees the stores of earlier kernels here.
     if (!kSerial<Group> && static_cast<std::uint32_t>(group.rank()) < ins) group.fence();
     for (std::uint32_t i = group.rank(); i < ins; i += group.size()) {
       const InEdge& edge = in[i];
@@ -109,7 +110,7 @@ struct MoveEdges {
     }
   }
 
-  // A header along every edge, which says how much follows in how many blocks; and what is small.
+  // Sends a header along every edge, which says how much follows in how many blocks; and small data.
   template <class Group>
   ONSTREAM_BODY void send_lines(const Group& group, Session<Group>& session) const {
     const std::uint32_t threads = static_cast<std::uint32_t>(group.size() * group.blocks());

@@ -1,13 +1,13 @@
 // How the largest all_reduce travels by the copy engine, beside a kernel that adds up.
 //
-// What each rank has for another's share is pushed to that rank's output, where that share's sums of its own come in
-// the end; the owner adds it all up, at home, and the sums are given to the others. The engine sends to one peer after
-// the other, as it is slower by epochs (docs/decisions/0010). What is pushed last and what is given first goes in
-// chunks, so that one is added up while another travels. Where a rank works in place there is no room to push to, and
-// the kernel loads the others' data.
+// Each rank pushes its part of another's share into that owner's output, to the place where the sums of its own share
+// come in the end; the owner adds all parts up, at home, and gives the sums to the others. The engine sends to one peer
+// after the other, as it is slower when it alternates (docs/decisions/0010). The last push and the first copy of sums
+// go in chunks, so that one chunk is added up while another travels. Where a rank works in place there is no room to
+// push to, and the kernel loads the others' data.
 //
-// Block 0 speaks for its rank: it asks the engine, and tells the others what has been pushed. The block that is last
-// with a chunk tells of its sums. No block but 0 waits for another of its own kernel.
+// Block 0 speaks for its rank: it asks the engine, and tells the others which parts have been pushed. The last block to
+// add up its part of a chunk tells of the chunk's sums. No block but 0 waits for another of its own kernel.
 #pragma once
 
 #include "onstream/collective/protocol/rendezvous.hpp"
@@ -18,7 +18,7 @@ namespace onstream::collective {
 template <class Group>
 class EngineSums {
  public:
-  // Of vectors that lie in these buffers, the part that this rank adds up. All parts are equally long.
+  // The part that this rank adds up, of the vectors in these buffers. All parts are equally long.
   struct Part {
     const std::byte* input;
     std::byte* output;
@@ -72,15 +72,15 @@ class EngineSums {
     return session.agree();
   }
 
-  // All threads: this block has added up what it has of the chunk.
+  // All threads: this block has added up its part of the chunk.
   ONSTREAM_EITHER void added(std::uint32_t chunk) {
     group_.sync();
     if (group_.rank() != 0) return;
-    group_.fence();  // what the block has stored is seen by who finds it counted
+    group_.fence();  // a thread that finds the block counted sees its stores
     std::uint64_t* const count = &view_.state->summed[chunk];
     if (group_.add(count, 1) + 1 != static_cast<std::uint64_t>(group_.blocks())) return;
     group_.store_relaxed(count, 0);
-    group_.fence();  // what the others had stored is seen by who is told
+    group_.fence();  // a rank that is told sees the stores of all blocks
     tell(Word::summed, chunk, below(view_.size));
   }
 
@@ -98,7 +98,7 @@ class EngineSums {
     return session.agree();
   }
 
-  // Of a failed one, last: until the engine is through.
+  // Waits until the engine is through; the last step of a failed collective.
   ONSTREAM_EITHER void outlast() {
     if (!speaks()) return;
     copier_.ask(group_, ++number_, 0, part_.input, 0, true);
@@ -112,15 +112,15 @@ class EngineSums {
 
   ONSTREAM_EITHER bool speaks() const { return group_.block() == 0 && group_.rank() == 0; }
 
-  // For this rank's part of the peer's output, both of what is pushed and of sums.
+  // Asks the engine to copy to this rank's part of the peer's output, both for pushes and for sums.
   ONSTREAM_EITHER void ask(std::uint32_t peer, const std::byte* from, std::uint64_t begin, std::uint64_t bytes,
                            bool answered) {
     const std::uint64_t to = meeting_.posted(peer, PostLl::output) + part_.begin;
     copier_.ask(group_, ++number_, to + begin, from + begin, bytes, answered);
   }
 
-  // Asks for what can be given: its sums are there, and the peer has added up what was pushed to their place. Returns
-  // the ranks that the next one waits for, none if all is given.
+  // Asks the engine to give the sums that can be given: they are there, and the peer has added up the data that was
+  // pushed to their place. Returns the ranks that the next one waits for, none if all is given.
   ONSTREAM_EITHER std::uint64_t give() {
     const std::uint32_t all = kChunks + view_.size - 2;  // the first peer's chunks, and all of it to every other
     for (; given_ < all; ++given_) {
@@ -135,7 +135,7 @@ class EngineSums {
     return 0;
   }
 
-  // A word counts the chunks of all calls: what is told of one says the same of those before.
+  // A word counts the chunks of all calls: telling of one tells of those before.
   ONSTREAM_EITHER std::uint64_t mark(std::uint32_t chunk) const { return (epoch_ << 8) + chunk + 1; }
   ONSTREAM_EITHER std::uint64_t* word_at(std::uint32_t owner, Word which, std::uint32_t writer) const {
     const auto index = static_cast<std::uint64_t>(which) * view_.size + writer;
@@ -157,7 +157,7 @@ class EngineSums {
   Part part_;
   std::uint64_t epoch_;
   std::uint64_t chunk_bytes_;
-  // Of who speaks:
+  // Of the thread that speaks:
   std::uint64_t number_ = 0;  // of the last request
   std::uint64_t pushes_ = 0;  // of the last push
   std::uint32_t given_ = 0;

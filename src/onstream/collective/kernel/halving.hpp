@@ -1,19 +1,19 @@
 // Recursive halving and doubling (Thakur, Rabenseifner, Gropp 2005), a shape of pass.hpp.
 //
-// The largest power of two of the ranks are the core. Halving: step by step each of them adds up one half of what it
-// had in the step before, from a partner that does the other half and is half as far away. Doubling goes back the same
-// way, and each partner takes what the other has. A rank beyond the core has a mate in it, which adds its data first
-// and gives it the results last. In each step a rank meets the one whose data it takes, and no other.
+// The largest power of two of the ranks are the core. Halving: step by step each of them adds up one half of its data
+// of the step before, with the data of a partner that does the other half and is half as far away. Doubling goes back
+// the same way, and each partner takes the other's data. A rank beyond the core has a mate in it, which adds its data
+// first and gives it the results last. In each step a rank meets the one whose data it takes, and no other.
 #pragma once
 
 #include "onstream/collective/kernel/pass.hpp"
 
 namespace onstream::collective {
 
-// Where what is passed on lies.
+// Where the data to be passed on lies.
 enum class Kept : std::uint32_t { in_output, in_stage };
 
-// What lies in a stage: partial sums, which may be longer than what they become, or what is passed on as it is.
+// The contents of a stage: partial sums, which may be longer than results, or data that is passed on as it is.
 enum class Held : std::uint32_t { sums, results };
 
 struct Halving {
@@ -66,8 +66,8 @@ struct Halving {
     std::uint64_t epoch = 0;
   };
 
-  // What a window has of some ranks of the core: a span where they lie in a row, else one for each part, and those of
-  // their mates.
+  // The data of some ranks of the core in a window: a span where they lie in a row, else one for each part, and those
+  // of their mates.
   struct Span {
     std::uint64_t offset = 0;  // in the buffer of all parts
     std::uint64_t place = 0;   // among results in the stage
@@ -88,8 +88,8 @@ struct Halving {
     return span;
   }
 
-  // A rank's stage has room for two windows, used by epochs: who writes one has met all who read the one before the
-  // last.
+  // A rank's stage has room for two windows, used alternately: the writer of one has met all readers of the one before
+  // the last.
   template <class Group>
   ONSTREAM_BODY std::uint64_t epoch_bytes(const Group& group) const {
     return work.region(group) / 2 / 16 * 16;
@@ -103,7 +103,8 @@ struct Halving {
                                         (window.epoch & 1) * epoch_bytes(group) + place);
   }
 
-  // Takes what `peer` has of so many ranks of the core from one on. Of an all_gather a rank's own part is its input.
+  // Takes the data of so many ranks of the core, beginning with `from`, from `peer`. In an all_gather a rank's own part
+  // is its input.
   enum class Passes { on, nothing };
   template <class Group>
   ONSTREAM_CALL void take(const Group& group, const Meeting<Group>& meeting, const Window& window, std::uint32_t peer,

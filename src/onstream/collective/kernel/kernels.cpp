@@ -28,7 +28,8 @@ void entry_of_floats(const void* body, int blocks) {
   host_entry<Body>(body, blocks);
 }
 
-// Of a body that reduces: whatever this rank's threads have made of floating point, its sums have the others' bits.
+// The entry of a body that reduces: its sums have the others' bits, however this rank's threads have set up floating
+// point.
 template <int kType, class Body>
 constexpr auto host_entry_of =
     std::is_integral_v<typename RuleNumber<kType>::Element> ? host_entry<Body> : entry_of_floats<Body>;

@@ -1,5 +1,5 @@
-// The kernels of collectives: the bodies of barrier.hpp, ll.hpp, two_shot.hpp, ll128.hpp, bulk_*.hpp and pass_*.hpp,
-// ready to launch on any device. Those that reduce have one for each element type.
+// The kernels of collectives: the bodies of barrier.hpp, ll.hpp, two_shot.hpp, ll128.hpp, simple_*.hpp and pass_*.hpp,
+// ready to launch on any device. Reductions have one kernel for each element type.
 #pragma once
 
 #include <vector>

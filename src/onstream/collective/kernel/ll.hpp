@@ -1,4 +1,4 @@
-// Small collectives by LL lines: every rank stores what it has into the others' slots, and each takes what it
+// Small collectives by LL lines: every rank stores its data into the others' slots, and each takes the data that it
 // needs from its own. No fence, no second trip; nobody waits for anything but data.
 //
 //   ReduceLl    all_reduce, reduce, reduce_scatter, scan: sums in the order of the ranks
@@ -40,7 +40,7 @@ struct ReduceLl : LineWork {
     const std::uint64_t left = left_of(unit);
     return given(load_pack<Group, kUnit>(input + in_stride * peer + place, left, access_width), left);
   }
-  // What this rank gives, of what it has.
+  // The pack as this rank gives it.
   ONSTREAM_EITHER Pack<kUnit> given(Pack<kUnit> pack, std::uint64_t left) const {
     if (Sum::scales(op)) pack = Sum::scaled(pack, factor);
     return Sum::filled(pack, left);
@@ -117,7 +117,7 @@ struct ReduceLl : LineWork {
     session.end();
   }
 
-  // Whatever the flow.
+  // For every flow.
   template <class Group>
   ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held) const {
     const std::uint64_t begin = first_of(group);
@@ -160,7 +160,7 @@ struct ReduceLl : LineWork {
 struct ExchangeLl : LineWork {
   static constexpr int kUnit = 8;
 
-  std::uint64_t out_stride = 0;  // in the output, from what came from one rank to what came from the next
+  std::uint64_t out_stride = 0;  // in the output, from one rank's data to the next one's
   std::uint32_t keeps = 0;       // not 0: this rank's own data goes to its own output too
 
   template <class Group>
@@ -295,7 +295,7 @@ struct ExchangeLl : LineWork {
     session.end();
   }
 
-  // Whatever the flow.
+  // For every flow.
   template <class Group>
   ONSTREAM_EITHER void run(const Group& group) const {
     const Held held = LineWork::begin(group);
@@ -313,7 +313,7 @@ struct ExchangeLl : LineWork {
     return in_stride == 0 && (receivers(flow, view.rank, view.size, root) != 0 || keeps != 0);
   }
 
-  // `own` is what has_one_for_all() says of the first unit.
+  // `own` is the first unit, where has_one_for_all().
   template <class Group>
   ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held, Pack<kUnit> own,
                              std::uint64_t begin) const {

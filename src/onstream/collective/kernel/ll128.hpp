@@ -1,20 +1,19 @@
 // Middling collectives by LL128 lines: 128 bytes that prove their own arrival, 120 of them data. Where lines (ll.hpp)
 // carry a flag with every 4 bytes, these carry one with every 120, so they are the fastest until the trips of a meeting
-// (bulk_*.hpp) no longer count.
+// (simple_*.hpp) no longer count.
 //
 //   ReduceLl128   all_reduce, in two shots: parts to their owners and sums to all; reduce_scatter, the first shot
 //   alone;
 //                or all_reduce too (ll128_in_two_shots): then every rank's part is the whole vector
 //   ExchangeLl128    all_gather, all_to_all, broadcast
 //
-// Eight neighbouring threads of a warp, an subgroup, store an LL128 line in one access of 16 bytes each, and load it
-// so. It is there whole or not at all: no standard says that, but that is how such an access travels inside a GPU and
-// over NVLink (NCCL's protocol LL128 counts on it too), and tests/native/ll128_lines.cpp looks. Device::whole_lines_to
-// says where. Octets go in stripes: two LL128 lines of 240 bytes of data together, which keeps data aligned to 16
-// bytes.
+// Eight neighbouring threads of a warp, a subgroup, store an LL128 line in one access of 16 bytes each, and load it so.
+// It is there whole or not at all: no standard says that, but that is how such an access travels inside a GPU and over
+// NVLink (NCCL's protocol LL128 counts on it too), and tests/native/ll128_lines.cpp looks. Device::whole_lines_to says
+// where. Subgroups send stripes: two LL128 lines of 240 bytes of data together, which keeps data aligned to 16 bytes.
 //
-// An subgroup has a stripe of everybody's data and needs no other one, so blocks meet nobody. The subgroups of a warp
-// go on together: who has no stripe any more looks on. In place is fine: a stripe is sent before the same threads
+// A subgroup has a stripe of everybody's data and needs no other one, so blocks meet nobody. The subgroups of a warp go
+// on together: a subgroup without a stripe looks on. In place is fine: a stripe is sent before the same threads
 // overwrite it.
 #pragma once
 
@@ -24,8 +23,8 @@ namespace onstream::collective {
 
 constexpr int kOctet = 8;
 
-// What one thread has of a stripe: a pack in the first line and one in the second. The last of the subgroup has one
-// pack, a word of it in each line beside the flag. A host thread is an subgroup by itself, and has all.
+// One thread's share of a stripe: a pack in the first line and one in the second. The last of the subgroup has one
+// pack, a word of it in each line beside the flag. A host thread is a subgroup by itself, and has all.
 template <class Group>
 struct Slice {
   static constexpr int kPacks = kSerial<Group> ? 1 : 2;
@@ -82,7 +81,7 @@ struct ArrivingSlice {
     lines[0] = group.load_subgroup(at);
     lines[1] = group.load_subgroup(at + kLl128Lines);
   }
-  // All of an subgroup together know.
+  // All threads of a subgroup together know.
   ONSTREAM_BODY bool is_here(const Group& group, std::uint64_t flag) const {
     return Slice<Group>::has(group, 1) || (lines[0].high == flag && lines[1].high == flag);
   }
@@ -117,7 +116,7 @@ struct ArrivingSlice<HostGroup> {
   }
 };
 
-// `bytes` is what all_reduce reduces, or what one rank has for one other.
+// `bytes` is the length of all_reduce's vector, or of one rank's data for one other.
 struct Ll128Work : LineWork {
   std::uint64_t stripes = 0;  // of one rank's part
   std::uint64_t part = 0;     // its bytes; in the input it begins at `in_stride` times the rank
@@ -164,7 +163,7 @@ struct Ll128Work : LineWork {
     }
   }
 
-  // Whether an subgroup of this warp has a stripe left, of which `next` is this one's.
+  // Whether a subgroup of this warp has a stripe left; `next` is this one's.
   template <class Group>
   ONSTREAM_BODY bool goes_on(const Group& group, std::uint64_t next) const {
     return group.any_of_warp(next < stripes);
@@ -176,7 +175,8 @@ struct Ll128Work : LineWork {
     return kAll ? kRanks : view.size;
   }
 
-  // To the ranks from number `first` in the circle on, but not this one: `slices` has each one's, or one for all.
+  // Sends to the ranks from number `first` in the circle on, but not to this one: `slices` has each one's, or one for
+  // all.
   template <int kRanks, bool kAll, int kSlices, class Group>
   ONSTREAM_BODY void send_slices(const Group& group, const Session<Group>& session, const Held& held,
                                  std::uint32_t first, std::uint64_t stripe,
@@ -239,7 +239,7 @@ struct Ll128Work : LineWork {
   ONSTREAM_BODY bool is_packs(std::uint64_t left) const {
     return access_width == 16 && (left >= kStripeData || left % 16 == 0);
   }
-  // Of a part that begins at `begin`, the bytes from `place` on.
+  // The bytes from `place` on, of a part that begins at `begin`.
   ONSTREAM_BODY std::uint64_t left_of(std::uint64_t begin, std::uint64_t place) const {
     const std::uint64_t rest = whole > begin ? whole - begin : 0;
     const std::uint64_t length = rest < part ? rest : part;
@@ -317,7 +317,7 @@ struct ReduceLl128 : Ll128Work {
     const std::uint64_t begin = peer * in_stride;
     return load_slice(group, input + begin, begin, stripe);
   }
-  // What this rank gives to a premulsum.
+  // Scales this rank's input, as a premulsum does.
   template <class Group>
   ONSTREAM_BODY void scale(Slice<Group>& slice) const {
     ONSTREAM_UNROLL
@@ -395,7 +395,7 @@ struct ReduceLl128 : Ll128Work {
 };
 
 struct ExchangeLl128 : Ll128Work {
-  std::uint64_t out_stride = 0;  // in the output, from what came from one rank to what came from the next
+  std::uint64_t out_stride = 0;  // in the output, from one rank's data to the next one's
   std::uint32_t keeps = 0;       // not 0: this rank's own data goes to its own output too
 
   template <class Group>

@@ -1,10 +1,10 @@
 // Collectives in which data is passed from rank to neighbour: round a ring (ring.hpp), along a tree (tree.hpp), or to
 // partners half as far away each time (halving.hpp).
 //
-// A rank loads what a neighbour has, from the neighbour's buffers or, where some rank cannot address some buffer, from
+// A rank loads a neighbour's data, from the neighbour's buffers or, where some rank cannot address some buffer, from
 // its stage. Data is dealt to blocks in windows, which are cut so that a window's part has room in the stage. Both
-// sides meet before: then what is loaded is there, and what was there before has been read. All ranks of a collective
-// have equally many meetings (Session::meet), also those with nobody.
+// sides meet before: then the data to be loaded is there, and the data that was there before has been read. All ranks
+// of a collective have equally many meetings (Session::meet), also those with nobody.
 #pragma once
 
 #include "onstream/collective/protocol/rendezvous.hpp"
@@ -13,7 +13,7 @@ namespace onstream::collective {
 
 enum class Shape : std::uint32_t { ring, tree, halving };
 
-// Which of a block's places in a rank's stage. There are two of each, used by epochs.
+// Which of a block's places in a rank's stage. There are two of each, used alternately.
 enum class Lot : std::uint32_t { first, second };
 
 struct PassWork {
@@ -45,7 +45,7 @@ struct PassWork {
     return (number & (2 * one - 1)) == 0 && number + one < view.size;
   }
 
-  // --- halving: the core is the largest power of two of the ranks; who is beyond it has a mate there ---
+  // --- halving: the core is the largest power of two of the ranks; a rank beyond it has a mate there ---
   ONSTREAM_BOTH std::uint32_t core() const {
     std::uint32_t ranks = 1;
     while (2 * ranks <= view.size) ranks *= 2;
@@ -94,7 +94,7 @@ struct PassWork {
     const std::uint64_t each = region(group) / 4 / 16 * 16;
     return reinterpret_cast<std::byte*>(meeting.stage(rank) + region(group) * group.block() + index * each);
   }
-  // So many bytes, in `pieces` pieces for each block and window: how long a piece is. What lies in the stage is
+  // The length of a piece, if `all` bytes are cut into `pieces` pieces for each block and window. Data in the stage is
   // `longer` times as long.
   template <class Group>
   ONSTREAM_BODY std::uint64_t piece_of(const Group& group, std::uint64_t all, std::uint64_t pieces, bool staged,

@@ -56,7 +56,7 @@ struct PassMove : PassWork {
           const std::byte* source = nullptr;
           if (staged) {
             source = place(group, meeting, from, Ring::lot(way), step - 1);
-          } else if (step == 1) {  // what is its own
+          } else if (step == 1) {  // its own part
             source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLl::input)) + span.within;
           } else {
             source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLl::output)) + span.offset;
@@ -88,7 +88,7 @@ struct PassMove : PassWork {
       }
       if (!halving.spread(group, session, meeting, window)) return;
     }
-    session.meet();  // everybody has read what it wants
+    session.meet();  // every rank has read its data
   }
 
   // In step t the rank that is k behind the root takes the block's window number t - k.
@@ -137,7 +137,7 @@ struct PassMove : PassWork {
       }
       if (!tree.down(group, session, meeting, piece, PostLl::input, staged)) return;
     }
-    session.meet();  // everybody has read what it wants
+    session.meet();  // every rank has read its data
   }
 };
 

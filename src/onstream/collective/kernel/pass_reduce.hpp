@@ -1,8 +1,8 @@
 // Reductions that are passed on (pass.hpp). Round a ring, all_reduce and reduce_scatter: a part begins at one rank,
 // each next one adds its own to it, and the last has the sum; all_reduce then passes the sums on round the ring. Along
-// a tree, reduce and all_reduce: each rank adds what its children have to its own, and all_reduce then passes the
-// root's sum down. By halving, all_reduce and reduce_scatter: each rank adds up a part, and all_reduce then spreads the
-// sums by doubling.
+// a tree, reduce and all_reduce: each rank adds its children's data to its own, and all_reduce then passes the root's
+// sum down. By halving, all_reduce and reduce_scatter: each rank adds up a part, and all_reduce then spreads the sums
+// by doubling.
 //
 // A part is added up in the order in which it comes. So sums of floats have other bits than those that rules.hpp adds
 // in the order of the ranks. They are the same on every rank, but those of a ring depend on how the data is cut.
@@ -43,10 +43,10 @@ struct PassReduce : PassWork {
 
  private:
   enum class Sum { partial, whole };
-  enum class Is { sum, input, result };  // what was added up already, what somebody gave, a whole sum to pass on
+  enum class Is { sum, input, result };  // a partial sum, the input of a rank, a whole sum to pass on
 
-  static constexpr int kLonger = std::is_floating_point_v<typename Rule::Ll128>
-                                     ? static_cast<int>(sizeof(typename Rule::Ll128) / sizeof(typename Rule::Element))
+  static constexpr int kLonger = std::is_floating_point_v<typename Rule::Wide>
+                                     ? static_cast<int>(sizeof(typename Rule::Wide) / sizeof(typename Rule::Element))
                                      : 1;
   // Partial sums are so many times as long as results.
   ONSTREAM_BODY std::uint64_t longer() const { return op == ReduceOp::min || op == ReduceOp::max ? 1 : kLonger; }
@@ -118,10 +118,10 @@ struct PassReduce : PassWork {
       }
       if (down && !tree.down(group, session, meeting, piece, PostLl::output, staged)) return;
     }
-    session.meet();  // everybody has read what it wants
+    session.meet();  // every rank has read its data
   }
 
-  // Of a rank without children: alone in its team, or a leaf, whose input the parent loads where it can.
+  // Gives the data of a rank without children: alone in its team, or a leaf, whose input the parent loads where it can.
   template <class Group>
   ONSTREAM_CALL void give_own(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
                               const Tree::Piece& piece, bool staged) const {
@@ -196,10 +196,11 @@ struct PassReduce : PassWork {
         group.copy_alone(output + window.begin, halving.place(group, meeting, halving.mate, window, own), own.bytes);
       }
     }
-    session.meet();  // everybody has read what it wants
+    session.meet();  // every rank has read its data
   }
 
-  // What a rank adds up of some ranks of the core: its own and a peer's. `peer` is itself: its own alone.
+  // The data that a rank adds up for some ranks of the core: its own and a peer's. Where `peer` is the rank itself: its
+  // own alone.
   struct Half {
     std::uint32_t peer = 0;
     std::uint32_t first = 0;
@@ -262,7 +263,7 @@ struct PassReduce : PassWork {
         terms.from = input + span.offset;
         terms.from_is = Is::input;
       } else {
-        terms.from_is = meeting.direct() ? half.theirs : Is::sum;  // what lies in a stage is scaled already
+        terms.from_is = meeting.direct() ? half.theirs : Is::sum;  // data in a stage is scaled already
         if (terms.from_is == Is::input || !halving.in_stage()) {
           const PostLl line = terms.from_is == Is::input ? PostLl::input : PostLl::output;
           terms.from = posted(meeting, half.peer, line) + span.offset;
@@ -341,7 +342,7 @@ struct PassReduce : PassWork {
     }
   }
 
-  // The same where partial sums are longer than what they become.
+  // The same where partial sums are longer than results.
   template <class Group>
   ONSTREAM_CALL void combine_unrounded(const Group& group, const Meeting<Group>& meeting, const Terms& terms) const {
     constexpr int kBytes = kSerial<Group> ? 1024 : 8;

@@ -1,7 +1,7 @@
 // The ring of pass.hpp: the ranks of the team in their order.
 //
 // Half of a window goes round forward, half backward, so that both directions of every link are busy. In each step a
-// rank loads what a neighbour had at the end of the step before, and then meets both neighbours.
+// rank loads the data that a neighbour had at the end of the step before, and then meets both neighbours.
 #pragma once
 
 #include "onstream/collective/kernel/pass.hpp"
@@ -46,7 +46,7 @@ struct Ring {
     return cut;
   }
 
-  // What one window has of a part for one way.
+  // The span of a part that one window moves one way.
   struct Span {
     std::uint64_t offset = 0;  // in the buffer of all parts
     std::uint64_t within = 0;  // in the part

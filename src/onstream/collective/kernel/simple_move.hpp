@@ -1,10 +1,10 @@
-// Large moves: each rank stores what it has straight into the others' buffers. all_gather, all_to_all, gather, scatter
-// and those with a count for every rank are one list of portions; broadcast goes by way of all ranks or from rank to
-// rank, so that the root sends everything once only. But for a broadcast among more than two, the copy engine may send
-// what goes to peers: the first block asks for it, peer by peer.
+// Large moves: each rank stores its data straight into the others' buffers. all_gather, all_to_all, gather, scatter and
+// those with a count for every rank are one list of portions; broadcast goes by way of all ranks or from rank to rank,
+// so that the root sends everything once only. The copy engine may send the data to peers, except in a broadcast among
+// more than two: the first block asks for it, peer by peer.
 //
-// Meetings and the stage are as in simple_reduce.hpp. What a rank posts as its output for a peer is where that peer's
-// data goes, and with it how many bytes it expects. Where a peer has another number of bytes for it, as can be in an
+// Meetings and the stage are as in simple_reduce.hpp. A rank posts, as its output for a peer, where that peer's data
+// goes, and with it how many bytes it expects. Where a peer has another number of bytes for it, as can be in an
 // all_to_all_v, all fail before that peer stores anything there.
 #pragma once
 
@@ -75,14 +75,14 @@ struct BulkMove {
   std::byte* output = nullptr;
   std::uint64_t bytes = 0;   // for faults; of a broadcast, all
   std::uint32_t direct = 0;  // not 0: every peer can address both buffers
-  std::uint64_t each = 0;    // of a broadcast among more than two, what a block sends at once; else 0
+  std::uint64_t each = 0;    // of a broadcast among more than two, the bytes that a block sends at once; else 0
   std::uint32_t chain = 0;   // not 0: that goes from rank to rank
   std::uint32_t root = 0;
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
   std::uint64_t signature = 0;
   Copier copier;
-  std::uint64_t outputs[kMost] = {};  // where each peer finds the place of what it sends here
+  std::uint64_t outputs[kMost] = {};  // where each peer finds the place for its data here
   Portion portions[kMost];
 
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
@@ -116,7 +116,8 @@ struct BulkMove {
   }
 
  private:
-  // What this rank tells a peer: how many bytes it expects of it, and where they go if the peer can address that.
+  // The words that this rank posts for a peer: how many bytes it expects of it, and where they go if the peer can
+  // address that.
   struct Told {
     const BulkMove& move;
     ONSTREAM_BODY Whereabouts operator[](std::uint32_t peer) const {
@@ -183,8 +184,9 @@ struct BulkMove {
     session.meet();
   }
 
-  // The engine sends to one peer after the other: by epochs it is slower (docs/decisions/0010). It starts late, so that
-  // the kernel sends the lead, the first peer's; and what the rank keeps. False: failed.
+  // The engine sends to one peer after the other: it is slower when it alternates (docs/decisions/0010). It starts
+  // late, so the kernel sends the lead, the beginning of the first peer's data, and copies the data that the rank
+  // keeps. False: failed.
   template <class Group>
   ONSTREAM_BODY bool move_by_engine(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     const bool speaks = group.block() == 0 && group.rank() == 0;
@@ -218,7 +220,7 @@ struct BulkMove {
   }
 
   // Whether this rank copies about as much to itself as to all peers, as of two ranks each does: then every other block
-  // does that alone, as blocks that do both by epochs leave the link idle (docs/decisions/0010).
+  // does that alone, as blocks that alternate between both leave the link idle (docs/decisions/0010).
   ONSTREAM_BODY bool copies_as_much(std::uint64_t for_peers) const {
     const Portion& own = portions[view.rank];
     const bool moves = output + own.receive_offset != input + own.send_offset;
@@ -226,7 +228,7 @@ struct BulkMove {
   }
 
   // Each block has a segment of so many bytes and goes through it in steps; step(from, length) is false where it
-  // failed. Every other block begins with half a step: while some wait until what they stored has arrived, others then
+  // failed. Every other block begins with half a step: while some wait until their stores have arrived, others then
   // store.
   template <class Group, class Step>
   ONSTREAM_BODY bool in_steps(const Group& group, std::uint64_t length, const Step& step) const {
@@ -241,8 +243,8 @@ struct BulkMove {
   }
 
   // The root sends every other rank its shard, and each forwards that to the others. The root tells of each step, and
-  // nobody waits for who forwards. What the root keeps itself it stores with what it sends. This and pass_on are the
-  // last that the session is asked for but its end, so that they work on a copy.
+  // nobody waits for the ranks that forward. The root stores its own copy together with the data that it sends. This
+  // and pass_on are the last use of the session before its end, so that they work on a copy.
   template <class Group>
   ONSTREAM_CALL void broadcast(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
     const std::uint32_t shards = view.size - 1;
@@ -269,7 +271,8 @@ struct BulkMove {
     if (good) session.meet();
   }
 
-  // From rank to rank, so that each stores to one other alone, which is what links carry best (docs/decisions/0010).
+  // Passes the data from rank to rank, so that each stores to one other alone: links carry that best
+  // (docs/decisions/0010).
   template <class Group>
   ONSTREAM_CALL void pass_on(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
     const std::uint32_t next = rank_after(view, 1);
@@ -287,7 +290,7 @@ struct BulkMove {
     if (good) session.meet();
   }
 
-  // Of a broadcast, what lies `place` bytes into it.
+  // Sends the data of a broadcast that lies `place` bytes into it.
   template <class Group>
   ONSTREAM_BODY void send(const Group& group, const Meeting<Group>& meeting, std::uint32_t peer, std::uint64_t place,
                           std::uint64_t length) const {

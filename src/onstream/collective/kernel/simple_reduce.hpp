@@ -1,6 +1,6 @@
 // Large reductions: each rank loads its share of everybody's data straight from their buffers, adds it up in the order
-// of the ranks, and stores the sum where it is wanted. all_reduce, reduce, reduce_scatter and scan differ in what a
-// share is and in who wants it.
+// of the ranks, and stores the sum where it is wanted. all_reduce, reduce, reduce_scatter and scan differ in the shares
+// and in the ranks that want their sums.
 //
 // The largest all_reduce goes in two halves: each rank sums its share at home, and then gives the sums to one rank
 // after the other. Loads alone, and then stores alone, get more out of the links than both together
@@ -30,7 +30,7 @@ ONSTREAM_BOTH std::uint64_t part_begin(std::uint64_t whole, std::uint64_t deal, 
   return begin < whole ? begin : whole;
 }
 
-// What it has to do, whatever the elements are.
+// The work of a large reduction, apart from its element type.
 struct BulkReduceWork {
   View view;
   const std::byte* input = nullptr;
@@ -55,7 +55,8 @@ template <class Rule, int kMost>
 struct BulkReduce : BulkReduceWork {
   static constexpr int kGpuPack = bulk_pack_for(sizeof(typename Rule::Element));
   static constexpr int kHostPack = 1024;
-  // What is dealt to ranks and cut into chunks: whole elements, at addresses that are as good as the buffer's.
+  // The unit in which data is dealt to ranks and cut into chunks: whole elements, at addresses that are as good as the
+  // buffer's.
   static constexpr std::uint64_t kDeal = deal_for(sizeof(typename Rule::Element));
 
   typename Accumulator<Rule, kGpuPack>::Op op = {};
@@ -88,11 +89,12 @@ struct BulkReduce : BulkReduceWork {
  private:
   using Sum = Accumulator<Rule, kGpuPack>;
 
-  // What is added: packs as they are, or what factors and a last division make of them, which are calls: what is in
+  // The terms that are added: packs as they are, or packs with factors and a last division, which are calls: data in
   // registers then goes to memory and back.
   enum class Terms { plain, scaled };
 
-  // Buffers of the ranks, or their stages; or this rank's buffers, in whose output is what the others have pushed.
+  // Buffers of the ranks, or their stages; or this rank's buffers, whose output holds the data that the others have
+  // pushed.
   enum class Place { buffers, stages, pushed };
 
   // Where a share's data is on each rank, and where its sum goes.
@@ -153,7 +155,7 @@ struct BulkReduce : BulkReduceWork {
     }
   }
 
-  // Of plain sums.
+  // Adds up plain sums.
   template <class Group>
   ONSTREAM_EITHER void add_plain(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
                                  std::uint64_t begin, std::uint64_t step) const {
@@ -167,8 +169,8 @@ struct BulkReduce : BulkReduceWork {
     }
   }
 
-  // Each block gives what it has summed itself, so that no other one is waited for. What it stores at another rank's
-  // nobody else reads there, in place neither: it was this block that loaded it. The ranks begin with different peers.
+  // Each block gives the sums that it made itself, so it waits for no other one. Nobody else reads the places at other
+  // ranks where it stores, in place neither: it was this block that loaded them. The ranks begin with different peers.
   template <class Group>
   ONSTREAM_EITHER_CALL void sum_and_give(const Group& group, Meeting<Group> meeting) const {
     const auto rank = static_cast<std::uint64_t>(group.rank());
@@ -187,7 +189,7 @@ struct BulkReduce : BulkReduceWork {
     }
   }
 
-  // By the copy engine. The last that the session is asked for but its end, so that it works on a copy.
+  // Sums by the copy engine. This is the last use of the session before its end, so it works on a copy.
   template <class Group>
   ONSTREAM_EITHER_CALL void sum_by_engine(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
     EngineSums<Group> engine(group, view, copier, meeting, {input, output, out_offset, part_bytes}, session.epoch());
@@ -207,8 +209,8 @@ struct BulkReduce : BulkReduceWork {
     session.meet();
   }
 
-  // Whether sums go that way, of buffers in which whole packs lie. All ranks find the same: a slot has who works out of
-  // place, and everybody does.
+  // Whether sums go that way, of buffers in which whole packs lie. All ranks find the same: a rank has a slot if it
+  // works out of place, and every rank does.
   template <class Group>
   ONSTREAM_EITHER bool go_by_engine(const Meeting<Group>& meeting) const {
     bool all = copier.slot != nullptr;
@@ -327,7 +329,7 @@ struct BulkReduce : BulkReduceWork {
     return rank == view.rank ? factor : meeting.posted(rank, PostLl::factor);
   }
 
-  // Of every address that a piece is added up from and to.
+  // The access width of every address from and to which a piece is added up.
   template <class Group>
   ONSTREAM_EITHER std::uint32_t access_width_of_all(const Meeting<Group>& meeting, const Piece& piece) const {
     std::uint64_t all = 0;
@@ -397,7 +399,7 @@ struct BulkReduce : BulkReduceWork {
     if (piece.bytes % kGpuPack != 0 && begin % step == whole % step) add_up_many(group, meeting, piece, whole, step);
   }
 
-  // By any reduction of any number of ranks, one after the other.
+  // Reduces by any reduction over any number of ranks, one after the other.
   template <class Group>
   ONSTREAM_EITHER_CALL void add_up_many(const Group&, Meeting<Group> meeting, Piece piece, std::uint64_t begin,
                                         std::uint64_t step) const {

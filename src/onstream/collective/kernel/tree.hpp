@@ -31,7 +31,8 @@ struct Tree {
     const std::uint32_t number = (rank + work.view.size - work.root) % work.view.size;
     return !work.has_child(number, 0);
   }
-  // The set of who is met in a step of the way down: children when it is this depth's epoch, the parent one before.
+  // The set of ranks to meet in a step of the way down: children when it is this depth's turn, the parent one step
+  // before.
   ONSTREAM_BODY std::uint64_t below_in(std::uint32_t step) const {
     return (step == depth ? children : 0) | (step + 1 == depth ? only(parent) : 0);
   }

@@ -29,7 +29,7 @@ struct TwoShotLl : LineWork {
   }
 
  private:
-  // Among so many ranks: the number is known to the compiler.
+  // Runs among so many ranks: the compiler knows the number.
   template <int kOthers, class Group>
   ONSTREAM_EITHER void run_all(const Group& group) const {
     const Early epoch = take_epoch(group);

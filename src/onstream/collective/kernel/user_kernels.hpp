@@ -1,7 +1,7 @@
 // The kernels of one user's functor: those of user_op.hpp, as the library launches them.
 //
 // The library knows neither the functor's type nor its element's: it fills the body of a reduction of bytes, and `make`
-// puts the functor beside what is in there. The objects are static ones of the user's program.
+// puts the functor beside its contents. The objects are static ones of the user's program.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ struct UserKernels {
 // "4 float32", or "4 elements of 24 B by Multiply".
 std::string elements_of(const CollectiveCall& call);
 
-// What reduced_with (user_op.hpp) does.
+// Does the work of reduced_with (user_op.hpp).
 CollectiveCall with_functor(CollectiveCall call, const UserKernels& kernels, const void* functor);
 
 }  // namespace onstream::collective

@@ -32,7 +32,7 @@ class EdgeChannel {
  private:
   void fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t half);
 
-  // What graphs keep, and BlockBudget counts as long.
+  // Graphs keep this, and BlockBudget counts it as long.
   struct Kept {
     std::shared_ptr<const void> ground;
     std::shared_ptr<BlockBudget::Part> room;

@@ -9,15 +9,15 @@ namespace onstream::collective {
 
 namespace {
 
-// What is called along all edges of one pair of ranks, in one direction. Two of them fit one Say.
+// The call along all edges of one pair of ranks, in one direction, in words. Two of them fit one Say.
 std::string words_along(const CollectiveCall& call, const std::vector<std::size_t>& counts) {
   constexpr std::size_t kMost = 60;
-  // The counts are what is looked for: they come before the algorithm.
+  // The counts come before the algorithm, as a reader looks for them.
   const bool typed = std::ranges::any_of(counts, [](std::size_t count) { return count != 0; });
   std::string words = concat(typed ? what_of(call) : name_of(call.kind), ":", listed(counts));
   if (call.algorithm != Algorithm::automatic) words += concat(" by ", name_of(call.algorithm));
   if (words.size() <= kMost) return words;
-  constexpr std::size_t kDigits = 1'000'000;  // what is cut off still counts
+  constexpr std::size_t kDigits = 1'000'000;  // the part that is cut off still counts
   const std::string digest = concat("... #", std::hash<std::string>{}(words) % kDigits);
   return words.substr(0, kMost - digest.size()) + digest;
 }

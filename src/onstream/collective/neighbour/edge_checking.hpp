@@ -1,8 +1,8 @@
 // Checking (parameter collective_check) for a neighbourhood: before a collective runs along its edges, the two ends of
-// each edge compare what they call and how many elements, and the whole team refuses it if any two do not agree.
-// Nothing is enqueued then, and nothing is broken.
+// each edge compare their calls and numbers of elements, and the whole team refuses it if any two do not agree. Nothing
+// is enqueued then, and nothing is broken.
 //
-// The hosts of the team wait for each other at every call. What is captured is checked when it is captured.
+// The hosts of the team wait for each other at every call. A captured call is checked when it is captured.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class EdgeChecking {
  public:
   // Collective over the world; `ranks` are the team's.
   EdgeChecking(Fabric& fabric, std::vector<int> ranks);
-  // Throws invalid_argument, the same on every rank of the team, naming both ends of an edge and what each calls.
+  // Throws invalid_argument, the same on every rank of the team, naming both ends of an edge and the call of each.
   void check(Fabric& fabric, const CollectiveCall& call, const EdgeList& edges);
 
  private:

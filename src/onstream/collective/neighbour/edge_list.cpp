@@ -119,7 +119,7 @@ EdgeList edges_of_grid(const std::vector<int>& dims, const std::vector<bool>& pe
       to[d] += step;
       if (around) to[d] = (to[d] + dims[d]) % dims[d];
       const bool there = to[d] >= 0 && to[d] < dims[d];
-      // What goes down comes from above.
+      // Data sent to the lower neighbour arrives there from the upper one.
       const int place = static_cast<int>(2 * d) + (step < 0 ? 1 : 0);
       const EdgeEnd end = there ? EdgeEnd{ranks[static_cast<std::size_t>(rank_of(dims, to))], place} : EdgeEnd{};
       list.in.push_back(end);

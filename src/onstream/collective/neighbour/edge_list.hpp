@@ -1,5 +1,5 @@
-// The edges of a neighbourhood before there is any memory: who names whom, and which end belongs to which. Pure
-// functions of what all ranks say, so that every rank comes to the same result, or the same error.
+// The edges of a neighbourhood before there is any memory: which rank names which, and which end belongs to which.
+// These are pure functions of all ranks' arguments, so that every rank comes to the same result, or the same error.
 #pragma once
 
 #include <string>
@@ -26,10 +26,10 @@ struct EdgeList {
   static EdgeList unpacked(const std::string& bytes);
 };
 
-// Of `rank` in a grid of `ranks`. Throws invalid_argument.
+// The edges of `rank` in a grid of `ranks`. Throws invalid_argument.
 EdgeList edges_of_grid(const std::vector<int>& dims, const std::vector<bool>& periodic, const std::vector<int>& ranks,
                        int rank);
-// Of lists of ranks of the team.
+// The edges of two lists of ranks of the team.
 EdgeList edges_of_graph(const std::vector<int>& sources, const std::vector<int>& destinations,
                         const std::vector<int>& ranks);
 

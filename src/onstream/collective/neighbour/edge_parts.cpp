@@ -53,7 +53,7 @@ std::size_t most_of(const std::vector<EdgeEnd>& ends, const std::vector<Part>& p
   return most;
 }
 
-// What comes along two edges to one place would be whichever came last. Where a grid ends nothing comes.
+// If two edges led to one place, the last data to arrive would win. Where a grid ends nothing comes.
 void check_apart(const CollectiveCall& call, const std::vector<EdgeEnd>& ends) {
   std::vector<std::size_t> counts = call.receive_counts;
   for (std::size_t i = 0; i < counts.size(); ++i) {

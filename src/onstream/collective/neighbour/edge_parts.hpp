@@ -1,4 +1,4 @@
-// What a call moves along each edge of a neighbourhood: a pure function of the call and this rank's edges.
+// The data that a call moves along each edge of a neighbourhood: a pure function of the call and this rank's edges.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Part {
   std::size_t bytes = 0;
 };
 
-// One for each place in the lists of edges, also where a grid ends.
+// There is a part for each place in the lists of edges, also where a grid ends.
 struct Parts {
   std::vector<Part> out;  // of the input
   std::vector<Part> in;   // of the output

@@ -114,7 +114,7 @@ class Neighbourhood::Implementation {
     }
   }
 
-  // What the call moves. Throws what is wrong with it on this rank.
+  // The parts that the call moves. Throws the error of a call that cannot work on this rank.
   Parts checked(const CollectiveCall& call) const {
     fabric_->check([&] { return collective::what_of(call); });
     require(collective::is_of_neighbours(call.kind), "a neighbourhood does neighbour_all_gather, neighbour_all_to_all ",
@@ -129,7 +129,7 @@ class Neighbourhood::Implementation {
     return parts;
   }
 
-  // For what a rank of no such team cannot do.
+  // For calls that a rank outside the team cannot make.
   Parts checked_of_member(const CollectiveCall& call) const {
     const int rank = fabric_->rank();
     require(std::ranges::count(ranks_, rank) > 0, name_of(call.kind), ": rank ", rank,
@@ -139,7 +139,7 @@ class Neighbourhood::Implementation {
 
   // --- work ---
 
-  // In the checking mode: with what the other ends call.
+  // Compares the call with those of the other ends, in the checking mode.
   CompiledCall prepare_compared(const CollectiveCall& call) {
     const Parts parts = checked(call);
     if (checking_ != nullptr) checking_->check(*fabric_, call, edges_);
@@ -284,7 +284,7 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
     row.why = work.empty() ? "there is nothing to do"
               : call_.algorithm != Algorithm::automatic
                   ? concat(name_of(call_.algorithm), ", as asked for")
-                  : concat(parts_.most > small ? "simple" : "ll", ", as edges of up to ", small, " B go by lines");
+                  : concat(parts_.most > small ? "simple" : "ll", ", as edges of up to ", small, " B go as LL lines");
     return row;
   }
 

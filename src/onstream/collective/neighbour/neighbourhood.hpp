@@ -1,11 +1,11 @@
-// Neighbourhoods: who exchanges with whom, made once, and the collectives along its edges.
+// Neighbourhoods: a graph of the ranks that exchange data, made once, and the collectives along its edges.
 //
 //   const auto hood = world.collective().neighbourhood(NeighbourGrid{{4, 2}, {true, false}});
 //   hood->run(collective::neighbour_all_to_all({input, output, count, ElementType::float64}), stream);
 //
-// A grid has MPI's order: of each dimension the lower neighbour, then the upper one; ranks are numbered with the last
+// A grid has MPI's order: for each dimension the lower neighbour, then the upper one; ranks are numbered with the last
 // dimension the fastest. Where a grid that is not periodic ends there is no neighbour (-1): its place in the buffers
-// stays as it is. What is sent to the lower neighbour it receives as from its upper one, also where both are the same
+// stays as it is. The lower neighbour receives this rank's data as from its upper one, also where both are the same
 // rank, or this one. In a graph the n-th edge that a rank names to another is the n-th that the other names from it.
 //
 // Collectives of a neighbourhood run one after the other; those of different ones, and of channels, may run at once.
@@ -57,7 +57,7 @@ class Neighbourhood {
   Neighbourhood(const Neighbourhood&) = delete;
   Neighbourhood& operator=(const Neighbourhood&) = delete;
 
-  // In the order of the buffers; -1 where a grid ends.
+  // The ranks in the order of the buffers; -1 where a grid ends.
   const std::vector<int>& sources() const;
   const std::vector<int>& destinations() const;
 

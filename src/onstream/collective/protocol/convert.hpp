@@ -1,5 +1,5 @@
-// Data of 16 and 8 bits of floating point as floats, and sums of floats as what they shall become: before and behind
-// collectives of several kernels (stages.hpp), so that sums are rounded once.
+// Converts floating point of 16 and 8 bits to floats, and sums of floats back: before and behind collectives of several
+// kernels (stages.hpp), so that sums are rounded once.
 //
 // Waits for nobody; ordered by its stream alone.
 #pragma once

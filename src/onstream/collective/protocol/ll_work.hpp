@@ -1,5 +1,5 @@
-// What collectives by lines have in common: where slots are, how a thread sends its units and waits for others', and
-// all that it can know before its epoch begins.
+// The common part of collectives by lines: where slots are, how a thread sends its units and waits for others', and all
+// that it can know before its epoch begins.
 #pragma once
 
 #include "onstream/collective/protocol/packs.hpp"
@@ -15,7 +15,7 @@ struct LineWork {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::uint64_t bytes = 0;      // that one rank sends to one other
-  std::uint64_t in_stride = 0;  // from what goes to one rank to what goes to the next; 0: all get the same
+  std::uint64_t in_stride = 0;  // from one rank's data to the next one's; 0: all get the same
   Flow flow = Flow::all;
   std::uint32_t root = 0;
   std::uint32_t access_width = 1;
@@ -44,7 +44,7 @@ struct LineWork {
   ONSTREAM_EITHER Held begin(const Group& group) const {
     return begin(group, [](std::uint32_t number) { return number; });
   }
-  // With the parts of the ranks rank(0), rank(1), ...
+  // The same with the parts of the ranks rank(0), rank(1), ...
   template <class Group, class Rank>
   ONSTREAM_EITHER Held begin(const Group& group, const Rank& rank) const {
     Held held;
@@ -60,12 +60,13 @@ struct LineWork {
     return held;
   }
 
-  // Of who holds the parts in the ranks' order.
+  // The part of `rank`, where `held` has the parts in the ranks' order.
   ONSTREAM_EITHER std::uint64_t part_of(const Held& held, std::uint32_t rank, int k) const {
     return rank < static_cast<std::uint32_t>(kAtOnce) ? held.parts[k] : view.parts[rank];
   }
 
-  // For a Session, where only some hear from some: what this thread's peer announces, if this rank writes to it.
+  // For a Session, where only some hear from some: the word in which this thread's peer announces its start, if this
+  // rank writes to it.
   template <class Group>
   ONSTREAM_EITHER const std::uint64_t* early_look(const Group& group, const Held& held) const {
     const auto peer = static_cast<std::uint32_t>(group.rank());
@@ -146,7 +147,7 @@ struct LineWork {
     }
     return true;
   }
-  // The same of so many units, with whether some threads have more than one.
+  // The same for so many units, and whether some threads have more than one.
   enum class Units { one, several };
   template <class Group, class Run>
   ONSTREAM_EITHER bool among_few(const Group& group, std::uint64_t units, const Run& run) const {
@@ -213,7 +214,7 @@ struct LineWork {
     Pack<kBytes> own = {};
     Pack<kBytes> others[kOthers] = {};
   };
-  // `left` bytes of each, `ahead` bytes behind the places. What all get is loaded once.
+  // `left` bytes of each, `ahead` bytes behind the places. Data that all get is loaded once.
   template <class Group, int kOthers, int kBytes>
   ONSTREAM_EITHER void fetch(Packs<kOthers, kBytes>& packs, const Places<kOthers, const std::byte>& places,
                              std::uint64_t ahead, std::uint64_t left, bool plain) const {
@@ -247,7 +248,7 @@ struct LineWork {
                                            std::uint64_t ahead, Pack<kBytes> (&packs)[kOthers]) const {
     return receive_from(group, session, ways, ahead, packs, [&](int k) { return other(k); });
   }
-  // From those whose ranks are rank(k).
+  // Receives from the ranks rank(k).
   template <int kBytes, int kOthers, class Group, class Rank>
   ONSTREAM_EITHER bool receive_from(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
                                     std::uint64_t ahead, Pack<kBytes> (&packs)[kOthers], const Rank& rank) const {
@@ -280,7 +281,7 @@ struct LineWork {
     }
   }
 
-  // What all gave, in the order of the ranks.
+  // The sum of all ranks' packs, in the order of the ranks.
   template <class Sum, int kOthers, int kBytes, class Op>
   ONSTREAM_EITHER Pack<kBytes> sum_of_all(const Op& op, const Packs<kOthers, kBytes>& packs) const {
     Sum sum;

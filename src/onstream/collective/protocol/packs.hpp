@@ -87,7 +87,7 @@ ONSTREAM_EITHER bool is_plain(std::uint64_t left, std::uint32_t access_width) {
   return !kSerial<Group> && kBytes <= 16 && access_width >= kBytes && left >= kBytes;
 }
 
-// What is beyond `left` bytes is zero.
+// Bytes beyond `left` are zero.
 template <class Group, int kBytes>
 ONSTREAM_EITHER Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, std::uint32_t access_width) {
   Pack<kBytes> pack;

@@ -1,11 +1,11 @@
-// How a bulk collective begins: every rank posts where its buffers are, for each peer, and sees what the others posted.
+// How a bulk collective begins: every rank posts where its buffers are, for each peer, and reads the others' posts.
 //
 // A post is four lines: the input (of a move, how many bytes the poster expects of the peer), the output, the factor of
-// a premulsum, and what the poster calls: the signature of its collective (Session::signature), plus 1 if all ranks can
+// a premulsum, and the poster's call: the signature of its collective (Session::signature), plus 1 if all ranks can
 // address both its buffers. Ranks that call something else than others all fail here, before anything is moved. Only if
 // the 1 is there for everybody do kernels work from buffer to buffer; else everybody takes the stage. The posts also
-// say that the poster's kernel runs: what earlier work stored in its buffers is seen by who has read them, and its
-// output may be written.
+// say that the poster's kernel runs: a rank that has read them sees the stores of earlier work in the poster's buffers,
+// and may write its output.
 #pragma once
 
 #include "onstream/collective/protocol/packs.hpp"
@@ -16,22 +16,22 @@ namespace onstream::collective {
 // The ranks whose addresses a kernel's arguments carry: on a GPU few, so that arguments stay short.
 constexpr int kNear = 8;
 
-// What this rank tells one peer: where the peer finds its buffers, 0 if it cannot or there is none; or, of a move, as
-// `input` how many bytes it expects.
+// The words that this rank posts for one peer: where the peer finds its buffers, 0 if it cannot or there is none; or,
+// in a move, as `input` how many bytes it expects.
 struct Whereabouts {
   std::uint64_t input = 0;
   std::uint64_t output = 0;
 };
 
-// Of a table that is filled, and as long as there are ranks, only where `direct` says that each can address the
-// buffers.
+// A table of Whereabouts. It is filled, and as long as there are ranks, only where `direct` says that each can address
+// the buffers.
 struct Known {
   const Whereabouts* at;
   bool direct;
   ONSTREAM_EITHER Whereabouts operator[](std::uint32_t peer) const { return direct ? at[peer] : Whereabouts{}; }
 };
 
-// A value, without the session that opens it: what calls are handed stays in registers, and so does the session.
+// A value, without the session that opens it: arguments of calls stay in registers, and so does the session.
 template <class Group>
 class Meeting {
  public:
@@ -67,7 +67,7 @@ class Meeting {
     return open(session, mine, factor, direct, [](std::uint32_t, PostLl, std::uint64_t) { return false; });
   }
 
-  // `odd(peer, line, word)` says of what peers post whether it is out of the ordinary: then usual() is false.
+  // `odd(peer, line, word)` says whether a word that a peer posts is out of the ordinary: then usual() is false.
   template <class Mine, class Odd>
   ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct,
                             const Odd& odd) {
@@ -125,7 +125,7 @@ class Meeting {
   // Whether that is so, and nothing was odd.
   ONSTREAM_EITHER bool usual() const { return usual_; }
 
-  // What another rank posted.
+  // A word that another rank posted.
   ONSTREAM_EITHER std::uint64_t posted(std::uint32_t peer, PostLl line) const {
     return seen().words[peer * kPostLines + static_cast<std::uint32_t>(line)];
   }
@@ -134,7 +134,8 @@ class Meeting {
   ONSTREAM_EITHER std::uint64_t stage(std::uint32_t rank) const { return view_.parts[rank] + view_.places.stage; }
 
  private:
-  // What the threads of a block have seen, for all of them: to look again takes a trip to memory for every address.
+  // The posts that the threads of a block have seen, for all of them: to look again takes a trip to memory for every
+  // address.
   struct Posts {
     std::uint64_t words[kMostRanks * kPostLines];
   };

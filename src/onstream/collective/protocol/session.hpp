@@ -3,7 +3,7 @@
 // Every thread makes one, and all of them call end(). In between: where slots are, waits that end, and meetings of the
 // same block of all ranks.
 //
-// What is large or rare is a static function that works on a copy. An object whose address a call gets lives in memory:
+// Large or rare code is a static function that works on a copy. An object whose address a call gets lives in memory:
 // then the thread that asks whether another collective runs waits for that answer at once, to store it.
 #pragma once
 
@@ -14,12 +14,12 @@ namespace onstream::collective {
 template <class Group>
 class Session {
  public:
-  // What this thread tells others first: its data; or where something is that earlier kernels stored, or that they have
-  // stored it, behind a fence.
+  // The first message of this thread to others: its data; or where something is that earlier kernels stored, or that
+  // they have stored it, behind a fence.
   enum class Tells { data, addresses };
 
-  // All threads, first: takes this block's epoch, and stores what the next collective shall find. The last warp does
-  // that, which lets the next kernel in. Then comes group.wait_dependency(), and then a session.
+  // All threads, first: takes this block's epoch, and stores the word that the next collective shall find. The last
+  // warp stores it, which lets the next kernel in. Then comes group.wait_dependency(), and then a session.
   ONSTREAM_EITHER static Early take_epoch(const Group& group, const View& view, std::uint64_t signature, Hears hears) {
     if (view.late != 0) group.wait_dependency();
     Turn* const epochs = view.state->epochs;
@@ -63,10 +63,11 @@ class Session {
     if (watches()) running_ = group.exchange(&view.state->running, 1);
   }
 
-  // Here, or on this channel before, which takes a load to know: on its way beside that of the data.
+  // Whether a wait failed here, or on this channel before: the load for the latter is on its way beside that of the
+  // data.
   ONSTREAM_EITHER bool failed() const { return failed_ || was_failed_ != 0; }
   ONSTREAM_EITHER std::uint64_t epoch() const { return epoch_after(early_.word); }
-  // Of the call, and of all before it on this channel.
+  // The signature of the call, and of all before it on this channel.
   ONSTREAM_EITHER std::uint64_t signature() const { return early_.signature; }
   ONSTREAM_EITHER Flag flag() const {
     return {static_cast<std::uint32_t>(early_.flags), static_cast<std::uint32_t>(early_.flags >> 32)};
@@ -82,11 +83,11 @@ class Session {
     const std::uint64_t parity = epoch_after(epoch.word) & 1;
     return (parity * view.size + from) * view.slot_lines * sizeof(Line);
   }
-  // From the slot of one rank to that of the k-th after it, in lines.
+  // The distance from the slot of one rank to that of the k-th after it, in lines.
   ONSTREAM_EITHER std::uint64_t distance(int k) const {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.slot_lines;
   }
-  // The same in slots of LL128 lines, and what flags them: a word, of which nothing is data.
+  // The same in slots of LL128 lines, and their flag: a whole word, without data.
   ONSTREAM_EITHER Line* ll128_slot(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part + view_.places.wide) + (parity() * view_.size + from) * view_.ll128_lines;
   }
@@ -109,14 +110,14 @@ class Session {
     }
   }
 
-  // Where a rank with this part finds what is announced to it under number `index`.
+  // Where a rank with this part finds the announcement to it under number `index`.
   ONSTREAM_EITHER static std::uint64_t* announcement_in(const View& view, std::uint64_t part, std::uint32_t index) {
     return reinterpret_cast<std::uint64_t*>(part + view.places.started) + index;
   }
 
   // Whether the slots and posts of all may be written, as all heard from all in the collective before.
   ONSTREAM_EITHER bool may_write_all() const { return (early_.word & 1) != 0 || epoch() == 1; }
-  // The same among up to kMost ranks, looking at all of them at once: by what they have announced by now, and waiting.
+  // The same among up to kMost ranks, looking at all of them at once: by their announcements so far, and waiting.
   template <int kMost>
   ONSTREAM_EITHER bool may_write_now() const {
     return may_write_all() || not_started<kMost>(group_, view_, early_) == 0;
@@ -127,7 +128,7 @@ class Session {
   }
   // Waits until the slot and the post in `peer`'s part may be written. The calling thread alone.
   ONSTREAM_EITHER bool may_write(std::uint32_t peer) { return may_write_all() || await_start(peer); }
-  // The same of all others.
+  // The same for all other ranks.
   ONSTREAM_EITHER bool may_write_to_others() {
     if (may_write_all()) return true;
     const bool good = await_starts_of(*this);
@@ -151,7 +152,8 @@ class Session {
     return agree();
   }
 
-  // Waits in the calling thread alone for what `peer` does. False: the world has failed, and so has this collective.
+  // Waits in the calling thread alone until `peer` has made ready() true. False: the world has failed, and so has this
+  // collective.
   template <class Ready>
   ONSTREAM_EITHER bool await(std::uint32_t peer, const Ready& ready) {
     const auto word = [&] { return word_about(*this, peer); };
@@ -171,7 +173,7 @@ class Session {
   ONSTREAM_EITHER bool await_all(const Missing& missing) {
     return await_missing(Alone{}, missing);
   }
-  // The same for all threads of a warp, each of which says what it misses: all succeed, or all fail.
+  // The same for all threads of a warp, each of which names the ranks that it misses: all succeed, or all fail.
   template <class Missing>
   ONSTREAM_EITHER bool await_together(const Missing& missing) {
     return await_missing(Warp<Group>{group_}, missing);
@@ -187,7 +189,7 @@ class Session {
   // number of bytes.
   ONSTREAM_EITHER void lengths_differ(std::uint32_t peer, std::uint64_t mine, std::uint64_t theirs) {
     Fault fault = fault_about(peer);
-    fault.lane = kEdgeFault;
+    fault.tag = kEdgeFault;
     fault.bytes = mine;
     fault.extra = theirs;
     failed_ = true;
@@ -203,23 +205,24 @@ class Session {
   // All threads, once and before they meet: how often this block has met. Early, so that nobody waits for it then.
   ONSTREAM_EITHER void will_meet() { step_ = group_.load_relaxed(&view_.state->steps[group_.block()]); }
 
-  // All threads: this block of every rank has come here, and what it stored before is seen behind. False: failed.
+  // All threads: this block of every rank has come here, and its earlier stores are seen behind. False: failed.
   ONSTREAM_EITHER bool meet() { return meet(others()); }
 
-  // The same of some ranks, which meet this one. All ranks of the collective meet equally often.
+  // The same for some ranks, which meet this one. All ranks of the collective meet equally often.
   ONSTREAM_EITHER bool meet(std::uint64_t peers) {
     tell(peers);
     return await_told(peers, step_);
   }
 
-  // The two halves of it, for who has something to do in between: that this block has come to its next step, behind
-  // what it stored before; and that the others have come to one. All ranks of the collective take as many steps.
+  // The two halves of meet(), for callers with work in between: tell() says that this block has come to its next step,
+  // behind its earlier stores; await_told() waits until the others have come to `step`. All ranks of the collective
+  // take as many steps.
   ONSTREAM_EITHER void tell(std::uint64_t peers) { tell_of(*this, peers, ++step_); }
   ONSTREAM_EITHER bool await_told(std::uint64_t peers, std::uint64_t step) {
     failed_ = !await_told_of(*this, peers, step);
     return !failed_;
   }
-  // Those that this rank takes without telling anybody.
+  // Steps that this rank takes without telling anybody.
   ONSTREAM_EITHER void pass(std::uint64_t steps) { step_ += steps; }
   ONSTREAM_EITHER std::uint64_t step() const { return step_; }
   ONSTREAM_EITHER std::uint64_t others() const { return below(view_.size) & ~only(view_.rank); }
@@ -234,7 +237,7 @@ class Session {
   }
 
  private:
-  // Those that have not announced yet what allows to write to them.
+  // The ranks that have not made the announcement yet that allows to write to them.
   template <int kMost>
   ONSTREAM_EITHER static std::uint64_t not_started(const Group& group, const View& view, Early epoch) {
     const std::uint64_t before = (epoch_after(epoch.word) - 1) << 32;
@@ -283,7 +286,7 @@ class Session {
   }
 
   ONSTREAM_EITHER std::uint64_t mark() const { return epoch() << 32 | static_cast<std::uint32_t>(signature()); }
-  // What a peer has announced once it has read what the parity of this epoch had before.
+  // The announcement of a peer that has read the data of the last epoch with this one's parity.
   ONSTREAM_EITHER std::uint64_t start_before() const { return (epoch() - 1) << 32; }
 
   ONSTREAM_EITHER const std::uint64_t* announcement_of(std::uint32_t peer) const {
@@ -322,14 +325,14 @@ class Session {
     return self.agree();
   }
 
-  // What a waiting thread finds when it looks up: the peer's abort word; a peer that calls something else ends the wait
-  // too.
+  // The word that a waiting thread finds when it looks up: the peer's abort word; a peer that calls something else ends
+  // the wait too.
   ONSTREAM_EITHER_CALL static std::uint64_t word_about(Session self, std::uint32_t peer) {
     const std::uint64_t word = word_of_peer(self.group_, self.view_.wait, self.view_.worlds[peer]);
     return calls_another(self, peer) ? word | kWorldFailed : word;
   }
 
-  // What it finds of a set of ranks together.
+  // The words of a set of ranks together.
   ONSTREAM_EITHER_CALL static std::uint64_t words_of_all(Session self, std::uint64_t ranks) {
     std::uint64_t bits = 0;
     for (std::uint32_t peer = 0; peer < self.view_.size; ++peer) {
@@ -338,7 +341,7 @@ class Session {
     return bits;
   }
 
-  // Whether `peer` calls another collective as this one's number: what it sent, posted or announced here says so.
+  // Whether `peer` calls another collective under this one's number: its lines, posts and announcements here say so.
   ONSTREAM_EITHER_CALL static bool calls_another(Session self, std::uint32_t peer) {
     const Group& group = self.group_;
     const std::uint64_t here = self.view_.parts[self.view_.rank];
@@ -351,7 +354,7 @@ class Session {
     return said >> 32 == self.mark() >> 32 && said != self.mark();
   }
 
-  // Those of the first LL128 line of a slot, as a line has them.
+  // The flags of the first LL128 line of a slot, as an LL line has them.
   ONSTREAM_EITHER static Line flags_of_ll128(const Group& group, const Line* slot) {
     constexpr std::uint64_t kLast = 2 * kLl128Lines - 1;
     const std::uint64_t both = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(slot) + kLast);
@@ -383,7 +386,7 @@ class Session {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(name_.kind);
     fault.peer = static_cast<std::uint64_t>(static_cast<std::int64_t>(view_.worlds[peer]));
-    fault.lane = view_.channel;
+    fault.tag = view_.channel;
     fault.bytes = name_.bytes;
     fault.extra = epoch();
     return fault;
@@ -401,7 +404,7 @@ class Session {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(self.name_.kind);
     fault.peer = static_cast<std::uint64_t>(std::int64_t{-1});
-    fault.lane = self.view_.channel;
+    fault.tag = self.view_.channel;
     fault.bytes = self.name_.bytes;
     fault.extra = self.epoch();
     report(self.group_, self.view_.wait, Status::misused, fault);

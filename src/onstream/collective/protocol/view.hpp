@@ -1,24 +1,24 @@
-// What the kernels of collectives share: a channel's memory, and the epochs in which they use it.
+// The memory of a channel, which the kernels of collectives share, and the epochs in which they use it.
 //
 // A channel is a queue: its collectives run one after the other, on every rank of the team in the same order. Each has
 // a number, the epoch, that the kernels count themselves in device memory, so that a captured launch means the same at
 // every replay. Every block has its own copy of the count and advances it (a smaller grid advances those of the absent
 // blocks too), so that no block waits for another.
 //
-// Each rank's part of the symmetric memory holds, for every rank that writes there and twice (used by epochs, by the
-// parity of the epoch): a slot of LL lines (device/kernel/ll.hpp), one of LL128 lines (ll128.hpp), whose flags
-// nothing but flags ever lies on, and a post, which says where that rank's buffers are; and once: words that tell how
-// far that rank is, and a stage for data of buffers that peers cannot address.
+// Each rank's part of the symmetric memory holds, for every rank that writes there and twice (used alternately, by the
+// parity of the epoch): a slot of LL lines (device/kernel/ll.hpp), one of LL128 lines (ll128.hpp), whose flags nothing
+// but flags ever lies on, and a post, which says where that rank's buffers are; and once: words that tell how far that
+// rank is, and a stage for data of buffers that peers cannot address.
 //
-// Who may write a slot in turn e? Its reader must be through with e - 2, so it must have started e - 1. If everybody
-// heard from everybody in e - 1, that is known. If not (a broadcast), the kernels of e - 1 announced their start, and
-// the writer of e waits for the announcement.
+// When may a writer store into a slot in epoch e? Its reader must be through with e - 2, so it must have started e - 1.
+// If everybody heard from everybody in e - 1, that is known. If not (a broadcast), the kernels of e - 1 announced their
+// start, and the writer of e waits for the announcement.
 //
 // A flag is the epoch's low 20 bits, 11 bits of the call's signature and a one. The two words of a line carry different
-// bits of the signature: the lines of another call are never taken for this one's, and who waits in vain sees in the
-// flags that are there that it is another. To the signature counts a digest of all earlier calls of the channel: ranks
-// that only send do not see what they are sent, so a broadcast from two roots is found by the next call. A flag may
-// come again after 2^20 epochs. So every 2^19 epochs the reader clears what it has read, after the last of its own
+// bits of the signature: the lines of another call are never taken for this one's, and a thread that waits in vain sees
+// from the flags there that the call is another. The signature includes a digest of all earlier calls of the channel:
+// ranks that only send do not see data sent to them, so the next call finds a broadcast from two roots. A flag may come
+// again after 2^20 epochs. So every 2^19 epochs the reader clears the lines that it has read, after the last of its own
 // reads, in two epochs that follow each other.
 #pragma once
 
@@ -41,8 +41,8 @@ constexpr std::uint64_t kHistory = std::uint64_t{1} << 48;
 constexpr std::uint64_t kCleanEvery = std::uint64_t{1} << 19;
 static_assert(kCleanEvery << kFlagCallBits < std::uint64_t{1} << 32, "what is cleared is older than a flag's return");
 
-constexpr std::uint64_t kStripeData = 240;  // what two LL128 lines carry
-constexpr std::uint64_t kLl128Lines = 8;    // lines of 16 bytes that are as long as a wide one
+constexpr std::uint64_t kStripeData = 240;  // the data of two LL128 lines
+constexpr std::uint64_t kLl128Lines = 8;    // lines of 16 bytes that are as long as an LL128 line
 constexpr std::uint64_t kStripeLines = 2 * kLl128Lines;
 
 // The lines of a post, see rendezvous.hpp.
@@ -52,10 +52,10 @@ enum class PostLl : int { input, output, factor, call };
 template <class Group>
 constexpr bool kSerial = Group::kCrossMemory;
 
-// Of one block.
+// A block's count of epochs.
 struct Turn {
-  // Epochs that are over, times 2; plus 1 if everybody heard from everybody in the last one; and from kHistory on what
-  // was called in all of them.
+  // Epochs that are over, times 2; plus 1 if everybody heard from everybody in the last one; and from kHistory on a
+  // digest of the calls in all of them.
   std::uint64_t word = 0;
   std::uint64_t failed = 0;  // not 0: a wait failed, nothing is moved any more
 };
@@ -63,8 +63,8 @@ struct Turn {
 // Whether everybody hears from everybody in a collective.
 enum class Hears { everyone, some };
 
-// What a block knows of its epoch before the stream's earlier work is over. That it is in memory by then, and the next
-// one's as soon as the next kernel may come, is what take_epoch (session.hpp) sees to.
+// A block's knowledge of its epoch before the stream's earlier work is over. take_epoch (session.hpp) sees to it that
+// the word is in memory by then, and the next epoch's as soon as the next kernel may come.
 struct Early {
   std::uint64_t word = 0;
   std::uint64_t signature = 0;  // of the call, and of all before it on this channel
@@ -80,7 +80,8 @@ struct State {
   std::uint64_t summed[kChunks] = {};  // blocks that have added up their part of a chunk (engine_sums.hpp)
 };
 
-// Of LL128 lines: in a slot of so many lines of 16 bytes; for so much data; and for one rank's part of a vector.
+// The stripes of LL128 lines: in a slot of so many lines of 16 bytes; for so much data; and for one rank's part of a
+// vector.
 ONSTREAM_BOTH std::uint64_t stripes_in(std::uint64_t lines) { return lines / kStripeLines; }
 ONSTREAM_BOTH std::uint64_t stripes_for(std::uint64_t bytes) { return (bytes + kStripeData - 1) / kStripeData; }
 ONSTREAM_BOTH std::uint64_t stripes_of_part(std::uint64_t bytes, std::uint64_t ranks) {
@@ -128,7 +129,7 @@ struct View {
   WaitView wait;
 };
 
-// Who sends to whom.
+// The senders and receivers of a collective.
 enum class Flow : std::uint32_t {
   all,        // everybody to everybody
   to_root,    // everybody to the root
@@ -141,7 +142,7 @@ ONSTREAM_BOTH std::uint64_t below(std::uint32_t rank) {
 }
 ONSTREAM_BOTH std::uint64_t only(std::uint32_t rank) { return std::uint64_t{1} << rank; }
 ONSTREAM_BOTH bool has(std::uint64_t set, std::uint32_t rank) { return (set >> rank & 1) != 0; }
-// For who looks at kCount ranks at a time: the last of them may be past those that a set can hold.
+// For callers that look at kCount ranks at a time: the last of them may be past those that a set can hold.
 template <int kCount>
 ONSTREAM_BOTH bool has_among(std::uint64_t set, std::uint32_t rank) {
   return (64 % kCount == 0 || rank < 64) && has(set, rank);
@@ -175,25 +176,25 @@ ONSTREAM_EITHER std::uint32_t rank_after(const View& view, std::uint32_t k) {
 ONSTREAM_EITHER std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
 
 ONSTREAM_EITHER std::uint64_t epoch_after(std::uint64_t word) { return (word % kHistory >> 1) + 1; }
-// The word of a epoch behind a collective.
+// The word of an epoch behind a collective.
 ONSTREAM_EITHER std::uint64_t epoch_after(std::uint64_t word, std::uint64_t signature, Hears hears) {
   const std::uint64_t history = (word / kHistory * 0x9e35 ^ signature >> 1) * kHistory;
   return history | epoch_after(word) << 1 | (hears == Hears::everyone ? 1 : 0);
 }
 
-// The 16 bits of history in a epoch's word, where they get into both words of a flag.
+// The 16 bits of history in an epoch's word, where they get into both words of a flag.
 ONSTREAM_EITHER std::uint64_t history_in_flags(std::uint64_t word) {
   constexpr std::uint64_t kCall = (1u << kFlagCallBits) - 2;
   return (word >> 47 & kCall) | (word >> 52 & kCall) << 32;
 }
 
-// What the two words of a line are flagged with.
+// The flags of the two words of a line.
 struct Flag {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
 };
 
-// Of any call of that epoch.
+// The flag of any call of that epoch.
 ONSTREAM_EITHER std::uint32_t flag_of(std::uint64_t epoch) {
   return static_cast<std::uint32_t>(epoch) << kFlagCallBits | 1u;
 }
@@ -228,7 +229,7 @@ ONSTREAM_EITHER bool reached(std::uint64_t counter, std::uint64_t target) {
   return static_cast<std::int64_t>(counter - target) >= 0;
 }
 
-// What a collective is called in faults, and what tells it from others.
+// The name of a collective in faults, and the signature that tells it from others.
 struct Name {
   ONSTREAM_EITHER Name(OpKind what, std::uint64_t how_much, std::uint64_t call)
       : kind(what), bytes(how_much), signature(call) {}

@@ -11,7 +11,7 @@ namespace onstream::collective {
 
 namespace {
 
-// What a rank says of each part, after its limits.
+// A rank's message about each part, after its limits.
 struct Said {
   std::uint64_t calls;
   std::int32_t kept;
@@ -31,12 +31,12 @@ T taken(const std::string& from, std::size_t at) {
   return value;
 }
 
-// Two of a rank that has its GPU alone, see docs/decisions/0012.
+// Whether there are two channels, of ranks that have a GPU each, see docs/decisions/0012.
 bool two_alone(const BlockBudget::Wanted& wanted) {
   return wanted.kept.size() == 2 && wanted.how == BlockBudget::Blocks::in_order && !wanted.shared;
 }
 
-// What all have placed if each has so many blocks, or what it keeps.
+// The blocks that all channels have placed if each has `blocks`, or more where it keeps more.
 int sum_of(const BlockBudget::Wanted& wanted, int blocks) {
   int sum = 0;
   for (const int one : wanted.kept) sum += std::max(one, blocks);
@@ -45,7 +45,8 @@ int sum_of(const BlockBudget::Wanted& wanted, int blocks) {
 
 }  // namespace
 
-// From that call on. Ranks that have let go of the part say 0 calls: what was told before still holds.
+// Sets the blocks of calls from `from` on. Ranks that have let go of the part say 0 calls: the earlier steps still
+// hold.
 void BlockBudget::Part::step_to(std::uint64_t from, int blocks) {
   if (steps_.empty()) return steps_.push_back({from, blocks});
   from = std::max(from, steps_.back().from);
@@ -109,8 +110,8 @@ void BlockBudget::warn_of(const Wanted& wanted) {
 
 std::shared_ptr<BlockBudget::Part> BlockBudget::enter(Fabric& fabric, std::string_view topic, Blocks how,
                                                       std::span<const int> ranks, const Limits& limits) {
-  // Making a channel waits for the device, so for what other threads' calls are part of. All ranks are through with
-  // that before any keeps calls from being prepared: then only hosts wait, for hosts that are here.
+  // Making a channel waits for the device, so for the collectives of other threads. All ranks are through with that
+  // before any keeps calls from being prepared: then only hosts wait, for hosts that are here.
   fabric.barrier(topic);
   const std::lock_guard lock(*mutex_);
   const std::shared_ptr<Part> made(new Part(mutex_, how, ranks));

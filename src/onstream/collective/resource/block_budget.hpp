@@ -1,15 +1,15 @@
 // BlockBudget: how many thread blocks the collectives of a world take, channel by channel, so that those of all
-// channels run at once on a GPU whatever the order in which ranks start them (docs/decisions/0012).
+// channels run at once on a GPU in any order in which ranks start them (docs/decisions/0012).
 //
 // A block that waits keeps a multiprocessor from all others, and each channel may have placed two kernels: one that
 // runs, and the next one of its stream. So all that the channels of a rank may have placed fits its share of the GPU.
 // Two channels alone have more, as long as there is room for a block besides.
 //
 // A channel that is made, or has gone, changes the room of all. The same call has as many blocks on every rank: calls
-// are counted, captured ones too, and those that some rank of the team has prepared already keep what they had. Ranks
+// are counted, captured ones too, and those that some rank of the team has prepared already keep their blocks. Ranks
 // that have captured unequally often disagree for some calls: kernels that need the same number of blocks compare it
-// (signature_of). Graphs and plans keep what they had, too, and count against what is left. Every channel has one block
-// at least, whether it fits or not; what does not is logged. Each world knows of its own channels only.
+// (signature_of). Graphs and plans keep their blocks, too, and the other channels share the rest. Every channel has one
+// block at least, whether it fits or not; one that does not is logged. Each world knows of its own channels only.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class BlockBudget {
         : mutex_(std::move(mutex)), how_(how), ranks_(ranks.begin(), ranks.end()) {}
     void step_to(std::uint64_t from, int blocks);
     int blocks_of(std::uint64_t call);
-    std::shared_ptr<std::mutex> mutex_;  // the room's
+    std::shared_ptr<std::mutex> mutex_;  // the budget's
     Blocks how_;
     std::vector<int> ranks_;
     std::uint64_t calls_ = 0;
@@ -62,7 +62,7 @@ class BlockBudget {
     std::vector<Step> steps_;
   };
 
-  // Of one rank.
+  // The limits of one rank.
   struct Limits {
     std::int32_t limit = 1;      // half the blocks that run at once in its share of a GPU (Fabric::block_limit)
     std::int32_t most = 1;       // that one kernel may have (collective_blocks)
@@ -71,12 +71,12 @@ class BlockBudget {
   };
   static Limits limits_of(const Fabric& fabric);
 
-  // Collective over the world, and two barriers of it: the part of a channel that is being made. What this rank does on
-  // its device to make it is done. `ranks` are those whose calls of it have as many blocks as this rank's.
+  // The part of a channel that is being made. Collective over the world, with two barriers of it. This rank's device
+  // work for the channel is done before. `ranks` are those whose calls of it have as many blocks as this rank's.
   std::shared_ptr<Part> enter(Fabric& fabric, std::string_view topic, Blocks how, std::span<const int> ranks,
                               const Limits& limits);
 
-  // What there is, and who wants of it.
+  // The blocks that there are, and the channels that want some.
   struct Wanted {
     int limit = 1;
     int most = 1;
@@ -86,7 +86,7 @@ class BlockBudget {
   };
   // The blocks of a kernel of each channel.
   static int share(const Wanted& wanted);
-  // Whether all channels have room for those, and for what they keep.
+  // Whether all channels have room for one block each, or for the blocks that they keep.
   static bool fits(const Wanted& wanted);
 
  private:

@@ -1,5 +1,6 @@
-// ScratchPool: device memory that calls need for as long as they run. Whoever lets go of some last gives it back, and
-// the next call that it is large enough for has it: neither the system nor the peers that have mapped it hear of that.
+// ScratchPool: device memory that calls need for as long as they run. The last owner to let go of a block gives it
+// back, and the next call for which it is large enough takes it: neither the system nor the peers that have mapped it
+// hear of that.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
     };
     return {data, give_back};
   }
-  // Of what nobody has now.
+  // The bytes of the blocks that nobody holds now.
   std::size_t bytes() const {
     const std::lock_guard lock(mutex_);
     std::size_t sum = 0;
@@ -37,7 +38,7 @@ class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
 
  private:
   static constexpr std::size_t kLeast = 4096;
-  static constexpr std::size_t kLargest = std::size_t{16} << 20;  // what is larger is freed: to allocate it costs less
+  static constexpr std::size_t kLargest = std::size_t{16} << 20;  // larger ones are freed: to allocate them costs less
   static constexpr std::size_t kMost = 4;                         // spares that are kept: those given back last
 
   // The smallest that will do, unless most of it would be idle. Null: there is none.

@@ -16,12 +16,12 @@ namespace onstream::collective {
 
 namespace {
 
-// What a collective costs at rest, and what a byte costs. Lines carry half flags.
+// The cost of a collective at rest, and of a byte. Half of a line is flags.
 struct Costs {
   double lines_us;
-  double line_round_us = 0;  // what more rounds of lines, or more blocks, add before the bandwidth shows
+  double line_round_us = 0;  // added by more rounds of lines, or more blocks, before the bandwidth shows
   double ll128_us;
-  double second_trip_us = 0;       // of lines, wide or not
+  double second_trip_us = 0;       // of LL or LL128 lines
   double second_trip_peer_us = 0;  // more for each other rank
   double bulk_us;
   double bulk_peer_us = 0;   // more for each other rank
@@ -72,7 +72,7 @@ const Costs& costs_of(DeviceKind device, bool crowded) {
 }
 const Costs& costs_of(const Machine& machine) { return costs_of(machine.device, machine.crowded); }
 
-// What one rank sends to one other.
+// The bytes that one rank sends to one other.
 double message_bytes(const CollectiveCall& call) { return static_cast<double>(call.count * size_of(call.type)); }
 
 double second_trip(const Costs& costs, int peers) { return costs.second_trip_us + costs.second_trip_peer_us * peers; }
@@ -83,7 +83,7 @@ double line_base(const Costs& costs, double bytes) {
   return costs.lines_us + costs.line_round_us * std::min(1.0, bytes / kOneRound);
 }
 
-// Of so many bytes of elements, in lines.
+// The length of so many bytes of elements in lines.
 std::size_t in_packs(const UserKernels& own, std::size_t bytes) {
   const auto data = static_cast<std::size_t>(own.line_data);
   return (bytes + data - 1) / data * static_cast<std::size_t>(own.line_pack);
@@ -153,7 +153,7 @@ std::string direct_why_not(const CollectiveCall& call, const Machine&) {
 double direct_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine);
   const double bytes = message_bytes(call);
-  constexpr double kForwarding = 10;  // until what has been told of is forwarded, and has arrived
+  constexpr double kForwarding = 10;  // until an announced step is forwarded, and has arrived
   double moved = bytes * (machine.size - 1);
   if (call.kind == OpKind::all_reduce || call.kind == OpKind::reduce) moved = 2 * moved / machine.size;
   double base = bulk_base(costs, machine.size - 1);
@@ -164,7 +164,7 @@ double direct_cost(const CollectiveCall& call, const Machine& machine) {
   return base + moved / costs.bulk_bytes_per_us;
 }
 
-// One after the other: the engines of a GPU share its links anyway.
+// Copies go one after the other: the engines of a GPU share its links anyway.
 std::string copy_why_not(const CollectiveCall& call, const Machine&) {
   if (call.kind == OpKind::barrier) return "a barrier moves nothing";
   if (has_op(call.kind)) return "copy engines do not add";
@@ -220,7 +220,7 @@ std::string halving_why_not(const CollectiveCall& call, const Machine&) {
       call.kind == OpKind::all_reduce || call.kind == OpKind::reduce_scatter || call.kind == OpKind::all_gather;
   return halves ? "" : "it is for all_reduce, reduce_scatter and all_gather";
 }
-// log2 of the ranks steps each way; what the ranks beyond a power of two have goes to their mates and back.
+// log2 of the ranks steps each way; ranks beyond a power of two send their data to their mates and get it back.
 double halving_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine);
   const double core = std::exp2(std::floor(std::log2(machine.size)));
@@ -232,7 +232,7 @@ double halving_cost(const CollectiveCall& call, const Machine& machine) {
   return bulk_base(costs, machine.size - 1) + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
 }
 
-// A stage of a hierarchical call, with what it will take.
+// A stage of a hierarchical call, with the algorithm that it will take.
 struct Staged {
   Among among;
   CollectiveCall call;
@@ -287,7 +287,7 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
      "its stages wait for each other, and sums are of groups", "the order of its groups"},
 }};
 
-// What the copy engine would take for each rank, in bytes; 0 if it cannot. Of sums: a rank's share.
+// The bytes of sums that the copy engine would move for each rank, which are a rank's share; 0 if it cannot.
 std::uint64_t share_for_engine(const CollectiveCall& call, const Machine& machine) {
   const auto size = static_cast<std::uint64_t>(machine.size);
   const std::uint64_t bytes = call.count * size_of(call.type);
@@ -296,7 +296,7 @@ std::uint64_t share_for_engine(const CollectiveCall& call, const Machine& machin
   const bool evenly = bytes % (size * deal_for(size_of(call.type))) == 0;
   return sums && has_kernel && evenly && call.input != call.output ? bytes / size : 0;
 }
-// Of moves: what this rank sends to those that it sends anything, on average.
+// For moves: the average bytes that this rank sends to each peer to which it sends any.
 std::uint64_t part_for_engine(const CollectiveCall& call, const Machine& machine) {
   if (call.kind == OpKind::broadcast && machine.size > 2) return 0;  // ranks forward to each other
   std::uint64_t all = 0;

@@ -1,4 +1,4 @@
-// The algorithms of collectives: one list, each with what it can do and what it is predicted to cost.
+// The algorithms of collectives: one list, each with the calls that it can do and its predicted cost.
 //
 // The prediction is a time at rest plus bytes over a bandwidth; the figures are of one machine of each kind, and only
 // their order matters. An algorithm that cannot do a call says why; one whose choice is not only a matter of time is
@@ -13,10 +13,10 @@
 
 namespace onstream::collective {
 
-// Who may ask the copy engine for data (collective_engine): nobody; those whose data is large; everybody.
+// The calls that may ask the copy engine to move data (collective_engine): none; those with large data; all.
 enum class EngineUse { off, large, on };
 
-// What a choice depends on, apart from the call.
+// The properties, apart from the call, on which a choice depends.
 struct Machine {
   DeviceKind device = DeviceKind::host;
   int rank = 0;
@@ -32,10 +32,10 @@ struct Machine {
 struct AlgorithmRow {
   Algorithm algorithm;
   const char* what;
-  // "" or why it cannot, apart from what all have in common.
+  // "" or why it cannot, apart from the conditions that all have in common.
   std::string (*why_not)(const CollectiveCall& call, const Machine& machine);
   double (*cost_us)(const CollectiveCall& call, const Machine& machine);
-  const char* never_by_itself = "";  // why it is taken only by those who ask for it
+  const char* never_by_itself = "";  // why it is taken only by calls that ask for it
   const char* own_order = "";        // the order in which it adds, where that is not the ranks' own
 };
 
@@ -47,8 +47,8 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
 // (simple_move.hpp, engine_sums.hpp).
 bool asks_engine(const CollectiveCall& call, const Machine& machine);
 
-// Whether a call by LL128 lines goes in two shots: an all_reduce of so much that a second trip takes less than what
-// each rank would send, and add up, more if it added up all of it (docs/decisions/0011).
+// Whether a call by LL128 lines goes in two shots: an all_reduce so large that a second trip takes less time than each
+// rank's extra sending and adding if every rank added up all of it (docs/decisions/0011).
 bool ll128_in_two_shots(const CollectiveCall& call, const Machine& machine);
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.

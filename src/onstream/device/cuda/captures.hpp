@@ -1,8 +1,8 @@
-// Captures: the guards of what Device objects of one GPU capture, as CUDA hands no graph's objects back.
+// Captures: the guards of the graphs that Device objects of one GPU capture, as CUDA hands no graph's objects back.
 //
-// Known by the stream that began, and by CUDA's number of the capture, which no other one ever has. They are what the
-// graph retains, and not owned here: of a capture that a program ends by calls of its own a row stays until the stream
-// begins another. Thread-safe.
+// A row is known by the stream that began the capture, and by CUDA's number of it, which no other one ever has. The
+// graph owns the guards, not this table. The row of a capture that a program ends by calls of its own stays until the
+// stream begins another. Thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>

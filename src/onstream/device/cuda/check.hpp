@@ -33,7 +33,7 @@ void check(CUresult result, const Parts&... parts) {
 // For calls that answer with an error which the caller understands (not ready, already enabled): forgets it.
 inline void forget_error() { static_cast<void>(cudaGetLastError()); }
 
-// check() of a query: false while what it asks about is not ready.
+// check() of a query: false while the work it asks about is not ready.
 template <class... Parts>
 bool is_ready(cudaError_t result, const Parts&... parts) {
   if (result == cudaErrorNotReady) {

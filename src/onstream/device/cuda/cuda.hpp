@@ -18,7 +18,8 @@ std::shared_ptr<Device> open_cuda(int ordinal);
 // One row a GPU, in ordinal order; empty without a driver or without GPUs. Never throws.
 std::vector<DeviceRow> list_cuda();
 
-// The GPU that this thread's CUDA calls mean, whoever made it current; 0 where none is; nothing without GPUs.
+// The GPU that this thread's CUDA calls use, also if the program made it current; 0 where none is current; nothing
+// without GPUs.
 std::optional<int> current_cuda();
 
 // How small copies work on GPUs. Loads gdrcopy's library, if there is one, and no CUDA.

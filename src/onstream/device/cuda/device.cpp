@@ -1,7 +1,7 @@
 // The cuda device: one GPU behind the device contract. Thread-safe; Device objects of one GPU share its Gpu.
 //
-// What lies on the way of an op (launch, copy, record, wait) makes one driver call to see that the GPU is current in
-// this thread, and the CUDA call itself. All of it works on a stream that somebody else captures.
+// A call on the way of an op (launch, copy, record, wait) makes one driver call to see that the GPU is current in this
+// thread, and the CUDA call itself. All of these work on a stream that somebody else captures.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -28,8 +28,8 @@ namespace cuda {
 
 namespace {
 
-// Every stream that enters comes through here. cudaStreamPerThread is one handle for a stream of each thread: what the
-// library keeps for a stream, by its handle, would be mixed up among them.
+// Every stream that enters comes through here. cudaStreamPerThread is one handle for a stream of each thread: the state
+// that the library keeps for a stream, by its handle, would be mixed up among them.
 cudaStream_t handle_of(Stream stream) {
   const auto handle = static_cast<cudaStream_t>(stream.handle);
   require(
@@ -42,7 +42,7 @@ cudaStream_t handle_of(Stream stream) {
 class CudaEvent final : public Event {
  public:
   CudaEvent(Gpu& gpu, bool captured) : gpu_(gpu), event_(gpu.take_event()), captured_(captured) {}
-  // What was recorded in a capture refers to its graph until the capture ends: another thread must not record it anew.
+  // An event recorded in a capture refers to its graph until the capture ends: another thread must not record it anew.
   ~CudaEvent() override {
     if (captured_) {
       gpu_.drop_event(event_);
@@ -100,7 +100,7 @@ class CudaGraph final : public Graph {
   mutable std::mutex mutex_;  // CUDA leaves it to the caller that one thread at a time touches a graph
 };
 
-// What a stream is captured into; nothing if it is not captured, or the capture has failed already.
+// The graph that a stream is captured into; null if it is not captured, or the capture has failed already.
 struct UnderCapture {
   cudaGraph_t graph = nullptr;
   unsigned long long id = 0;  // of the capture, never again in this process
@@ -121,8 +121,8 @@ UnderCapture under_capture(cudaStream_t stream, const Gpu& gpu) {
   return status == cudaStreamCaptureStatusActive ? found : UnderCapture();
 }
 
-// What a graph keeps alive, as CUDA sees it: a user object. CUDA calls this when the last graph, executable and launch
-// is over; it must not call CUDA back, which releasing the thing may.
+// An object that a graph keeps alive; CUDA calls it a user object. CUDA calls this when the last graph, executable and
+// launch is over; it must not call CUDA back, which releasing the thing may.
 using Retained = std::shared_ptr<const void>;
 void CUDART_CB let_go(void* object) {
   const std::unique_ptr<Retained> retained(static_cast<Retained*>(object));
@@ -237,7 +237,7 @@ Stream CudaDevice::create_stream() {
 void CudaDevice::destroy_stream(Stream stream) {
   require(stream.handle != nullptr, "destroy_stream: the default stream cannot be destroyed");
   const ControlPath path(gpu_);
-  if (capturing_here(stream)) {  // what was captured is dropped
+  if (capturing_here(stream)) {  // the capture is dropped
     cudaGraph_t captured = nullptr;
     (void)gpu_.captures().end(handle_of(stream));
     if (cudaStreamEndCapture(handle_of(stream), &captured) != cudaSuccess) forget_error();
@@ -390,7 +390,7 @@ void CudaDevice::begin_capture(Stream stream) {
   require(stream.handle != nullptr, "begin_capture: CUDA cannot capture the default stream; use create_stream()");
   const Current current(gpu_);
   require(!capturing_here(stream), "begin_capture: the stream is capturing already");
-  // Thread-local: what other threads of the process do meanwhile (allocate, ask) is their own affair.
+  // Thread-local: other threads of the process may allocate and query meanwhile.
   check(cudaStreamBeginCapture(handle_of(stream), cudaStreamCaptureModeThreadLocal), "beginning a capture on GPU ",
         gpu_.ordinal());
   gpu_.captures().begin(handle_of(stream), under_capture(handle_of(stream), gpu_).id);
@@ -498,7 +498,7 @@ std::vector<DeviceRow> list_cuda() {
 namespace cuda {
 namespace {
 
-// What the program's own CUDA runtime, where it has one that can be found, says of this thread. Before CUDA 12 its
+// The GPU that the program's own CUDA runtime, if dlsym finds one, has chosen for this thread. Before CUDA 12 its
 // cudaSetDevice chooses a GPU and makes no context yet, so the driver does not know.
 int chosen_gpu() {
   const auto get_device = reinterpret_cast<decltype(&::cudaGetDevice)>(::dlsym(RTLD_DEFAULT, "cudaGetDevice"));

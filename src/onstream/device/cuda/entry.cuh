@@ -19,18 +19,18 @@ __device__ __forceinline__ void fetch_arguments(const Body& body) {
 }
 
 // How many blocks of a collective's or a team's kernel the compiler has to fit on an SM. Left to itself it may fit two,
-// and then keeps what needs more than 64 registers in memory, on a way that is nanoseconds long (docs/decisions/0015).
+// and then spills every value beyond 64 registers to memory, on a way that is nanoseconds long (docs/decisions/0015).
 // 0: it is left to itself.
 template <class Body>
 constexpr int kLeastBlocks = requires { Body::kBegins; } ? 1 : 0;
 
 // Launched with programmatic stream serialisation: the kernel may be placed while its predecessor still runs, which
-// hides a launch (0.3 us measured in a captured ping-pong), and waits before it touches what others may change (CUDA
-// Programming Guide, "Programmatic Dependent Launch and Synchronization").
+// hides a launch (0.3 us measured in a captured ping-pong), and waits before it touches memory that others may change
+// (CUDA Programming Guide, "Programmatic Dependent Launch and Synchronization").
 //
-// A body with a member prepare(group) reads there what no kernel changes, before that wait, and gets it back as its
-// second argument. One with a member kBegins waits itself: a collective's (collective/protocol/session.hpp), which
-// reads and stores before that what only its stream's kernels hand on to each other.
+// A body with a member prepare(group) reads there, before that wait, memory that no kernel changes, and gets it back as
+// its second argument. A body with a member kBegins waits itself: a collective's (collective/protocol/session.hpp),
+// which before its wait reads and stores only words that its stream's kernels hand on to each other.
 template <class Body>
 __global__ void __launch_bounds__(kMaxThreads, kLeastBlocks<Body>) cuda_entry(const __grid_constant__ Body body) {
   const CudaGroup group;

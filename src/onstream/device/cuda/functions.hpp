@@ -1,9 +1,9 @@
 // The driver's handles of kernels, by the addresses that programs know them by: the driver launches a kernel in 0.4 us
-// less than the runtime library does, which looks the handle up each time. Of one GPU.
+// less than the runtime library does, which looks the handle up each time. One table for each GPU.
 //
-// Who loads or first launches a kernel makes its entry; launches find it without a lock. An entry stays, and is made
-// anew by who loads another kernel of that address, as a library has that came where another went. One kernel too many
-// is no error: each of its launches looks it up.
+// The thread that loads or first launches a kernel makes its entry; launches find it without a lock. An entry stays;
+// loading another kernel at that address replaces it, as when a library is loaded where another was unloaded. A kernel
+// that no longer fits is no error: each of its launches looks it up.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ class Functions {
     return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(kernel) * kGolden >> 32) % kEntries;
   }
 
-  std::mutex mutex_;  // of who writes
+  std::mutex mutex_;  // of the writers
   std::array<Entry, kEntries> entries_;
   std::size_t count_ = 0;
 };

@@ -73,7 +73,7 @@ int count_gpus(std::string& why_none) {
 }
 
 Gpu& Gpu::of(int ordinal) {
-  // Never destroyed: what refers to a Gpu may outlive every static object.
+  // Never destroyed: objects that refer to a Gpu may outlive every static object.
   static std::mutex* mutex = new std::mutex;
   static std::map<int, Gpu*>* gpus = new std::map<int, Gpu*>;
 

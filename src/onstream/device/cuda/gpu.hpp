@@ -1,4 +1,4 @@
-// A Gpu: what this process knows and holds of one GPU, whatever number of Device objects share it.
+// A Gpu: this process's state of one GPU, shared by all its Device objects.
 //
 // Made on first use and kept until the process ends, as the CUDA runtime itself keeps a GPU's primary context; so every
 // Memory, Event and Graph may refer to it for ever. Current and ControlPath are the two ways to call CUDA on it.
@@ -128,14 +128,14 @@ class Gpu {
   Managed managed_;
   std::array<std::atomic<std::uint64_t>, 1024> launches_{};
   Captures captures_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards all below
   std::set<int> peers_;
   std::vector<cudaStream_t> streams_;
   std::vector<cudaEvent_t> events_;
 };
 
-// How many GPUs there are, after setting what must be set before CUDA starts; zero and the reason in `why_none` if
-// none. Never throws.
+// How many GPUs there are, after setting the environment that CUDA reads when it starts; zero and the reason in
+// `why_none` if none. Never throws.
 int count_gpus(std::string& why_none);
 
 // The GPU's context is current in this thread for a scope. A driver call and not cudaSetDevice, which on the way back

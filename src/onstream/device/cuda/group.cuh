@@ -87,7 +87,7 @@ class CudaGroup {
                      static_cast<unsigned long long>(value));
   }
 
-  // What CUDA's atomics call a word.
+  // The types that CUDA's atomics take for a word.
   ONSTREAM_BODY static unsigned* plain(std::uint32_t* word) { return word; }
   ONSTREAM_BODY static unsigned long long* plain(std::uint64_t* word) {
     return reinterpret_cast<unsigned long long*>(word);
@@ -168,7 +168,7 @@ class CudaGroup {
 #endif
   }
 
-  // Acquire-release is what passing messages needs; a sequentially consistent fence costs more.
+  // Passing messages needs acquire-release; a sequentially consistent fence costs more.
   ONSTREAM_BODY static void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
   ONSTREAM_BODY static void fence_all() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
@@ -186,9 +186,9 @@ class CudaGroup {
     return false;
   }
 
-  // As wide as the distance between both sides allows, eight accesses in flight a thread: what few blocks need to fill
-  // a link whose answers take a microsecond. Loads bypass L1, which the stores of other GPUs do not invalidate while a
-  // kernel runs.
+  // Accesses are as wide as the distance between both sides allows, and each thread has eight in flight: few blocks
+  // need as many to fill a link whose answers take a microsecond. Loads bypass L1, which the stores of other GPUs do
+  // not invalidate while a kernel runs.
   ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
     copy(destination, source, bytes, static_cast<std::uint32_t>(block()), static_cast<std::uint32_t>(blocks()));
   }
@@ -201,7 +201,7 @@ class CudaGroup {
           static_cast<std::size_t>(parts) * size());
   }
 
-  // What is loaded once is stored twice, where all lies at multiples of 16 bytes.
+  // Loads once and stores twice, where all lies at multiples of 16 bytes.
   ONSTREAM_BODY void copy_twice(void* destination, void* other, const void* source, std::size_t bytes) const {
     const std::uintptr_t all = reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(other) |
                                reinterpret_cast<std::uintptr_t>(source) | bytes;
@@ -229,7 +229,7 @@ class CudaGroup {
     }
   }
 
-  // A copy in two steps, for when the source is known before the destination: what the threads load first is on its way
+  // A copy in two steps, for when the source is known before the destination: the threads' first loads are on their way
   // meanwhile.
   struct Flight {
     uint4 held[kFlightWords];
@@ -267,7 +267,7 @@ class CudaGroup {
   template <class Make>
   ONSTREAM_BODY static auto of_first_in_block(bool first, const Make& make) {
     auto& room = shared<decltype(make())>();
-    __syncthreads();  // all have read what the last call left
+    __syncthreads();  // all have read the last call's value
     if (first) room = make();
     __syncthreads();
     return room;
@@ -327,7 +327,7 @@ class CudaGroup {
       for (int k = 0; k < kFlight; ++k) to[i + k * step] = held[k];
     }
     if (i >= count) return;
-    Word held[kFlight];  // what is left is less than one full flight: all of it at once too
+    Word held[kFlight];  // the rest is less than one full flight: all of it at once too
 #pragma unroll
     for (int k = 0; k < kFlight; ++k) {
       if (i + k * step < count) held[k] = __ldcg(from + i + k * step);

@@ -1,5 +1,5 @@
-// Kernels that print, by printf or by an assert that fails: CUDA gives a GPU what they need at the first launch of one
-// that could, whosoever it is, and that one starts only when all running kernels have ended.
+// Kernels that print, by printf or by an assert that fails: CUDA sets a GPU up for them at the process's first launch
+// of a kernel that could print, the program's or ours, and that launch starts only when all running kernels have ended.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,5 @@
-// Who does one thing together in a kernel: a thread, a warp, a block, or the whole grid. All have Group's interface.
+// The threads that do one thing together in a kernel: one thread, a warp, a block, or the whole grid. All have Group's
+// interface.
 //
 // For kernels of any shape of block; a warp or a block takes part with all its threads, a grid with all its blocks.
 #pragma once
@@ -10,7 +11,7 @@
 
 namespace onstream {
 
-// What differs is who `rank()` and `size()` are, and what `sync()` waits for.
+// Each defines `rank()`, `size()` and the threads that `sync()` waits for.
 template <class Scope>
 class CudaScope : public CudaGroup {
  public:

@@ -23,10 +23,10 @@
 namespace onstream::host {
 namespace {
 
-constexpr std::size_t kMostProcesses = std::size_t{1} << 15;  // what a foreign address can tell apart
+constexpr std::size_t kMostProcesses = std::size_t{1} << 15;  // as many as a remote process address can tell apart
 constexpr std::uint64_t kAddressMask = (std::uint64_t{1} << kForeignShift) - 1;
 
-// What an attaching peer reads to prove that it reads this process, and not another of the same id.
+// An attaching peer reads this word to prove that it reads this process, and not another of the same id.
 std::atomic<std::uint64_t> known_word = 0;
 
 // 0: none, or the file is not there. 1: only descendants, and whom the process itself allows. 2, 3: nobody.
@@ -38,7 +38,7 @@ int yama_scope() {
 
 using Direction = ForeignCopy::Direction;
 
-// All of it, or the errno that ended it; `copy` is then what is left.
+// Copies all of it and returns 0, or the errno that ended it; `copy` is then the rest.
 int transfer(pid_t pid, ForeignCopy& copy) {
   const auto call = copy.direction == Direction::read ? ::process_vm_readv : ::process_vm_writev;
   while (copy.bytes > 0) {
@@ -91,7 +91,7 @@ class Processes {
   }
   pid_t pid(std::uint64_t address) const { return pids_[number_of(address)].load(std::memory_order_acquire); }
 
-  // The rest of a copy that the system refuses, of the process of a foreign address.
+  // Copies through the relay of the address's process, as the system refuses the rest of the copy.
   int relayed(std::uint64_t address, const ForeignCopy& copy, int refusal) {
     std::shared_ptr<Relay> relay;
     {
@@ -190,7 +190,7 @@ std::string no_attach_reason() {
   if (const int scope = yama_scope(); scope > 1 && ::geteuid() != 0) {
     return concat("/proc/sys/kernel/yama/ptrace_scope is ", scope);
   }
-  // Of itself a process may always read; what refuses here refuses everywhere.
+  // A process may always read its own memory; a system that refuses this refuses every read.
   const std::uint64_t word = 1;
   std::uint64_t copy = 0;
   const int error = read_word(getpid(), reinterpret_cast<std::uint64_t>(&word), copy);

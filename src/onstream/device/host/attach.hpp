@@ -1,7 +1,7 @@
-// Cross-memory attach: which processes this one may copy from and to, and the numbers that foreign addresses know them
-// by (device/kernel/foreign.hpp).
+// Cross-memory attach: which processes this one may copy from and to, and the numbers that stand for them in remote
+// process addresses (device/kernel/foreign.hpp).
 //
-// What is attached is known per process, not per device. A number is used again when its last owner has let go, so an
+// Attachments are known per process, not per device. A number is used again when its last owner has let go, so an
 // attachment must outlive the ops that use its addresses. The system asks for the process id alone; one that dies is
 // noticed by the mesh long before its id could be another's.
 #pragma once

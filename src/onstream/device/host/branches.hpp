@@ -2,8 +2,8 @@
 //
 // The replaying thread runs the tasks itself, in the order in which they were captured: that needs no second thread,
 // and fits ranks that share cores. But branches do not wait for each other: one may stand still until a peer has got
-// what another sends. So there are helpers, one for each stream of the capture but the first. When the replaying thread
-// has finished nothing for kStandstill, a helper takes the next task whose predecessors are done.
+// the data that another sends. So there are helpers, one for each stream of the capture but the first. When the
+// replaying thread has finished nothing for kStandstill, a helper takes the next task whose predecessors are done.
 #pragma once
 
 #include <chrono>

@@ -34,7 +34,7 @@ std::string cpu_name() {
 
 class HostDevice final : public Device {
  public:
-  // --- what it is ---
+  // --- properties ---
   DeviceKind kind() const override { return DeviceKind::host; }
   int index() const override { return 0; }
   std::string name() const override { return device_name(); }

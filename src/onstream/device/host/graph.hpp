@@ -3,9 +3,9 @@
 // A Capture collects tasks, in the order in which the program enqueues them, from the stream that began it and from
 // those that joined by waiting for an event of it. Each waits for the last one of its stream before it, and for those
 // that its stream's events stand for. If every task waits for the one before it, the Graph is simply a list; otherwise
-// it has branches (branches.hpp). Replays of one graph never overlap, as on a GPU. What the captured work needs is kept
-// with it, and let go in the disposal's thread: the last owner of a graph may be a stream's worker, and what it lets go
-// of may own that stream's device.
+// it has branches (branches.hpp). Replays of one graph never overlap, as on a GPU. The graph keeps the objects that its
+// work needs, and they are released in the thread of DeferredRelease: the last owner of a graph may be a stream's
+// worker, and such an object may own that stream's device.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ namespace onstream::host {
 
 class Stream;
 
-// What a capture collected. Its end hands over to the disposal what was retained.
+// The tasks and objects of a capture. The destructor hands the retained objects to DeferredRelease.
 struct Captured {
   Captured() = default;
   Captured(Captured&&) = default;
@@ -62,15 +62,15 @@ class Capture {
   bool open() const;
   // False, and nothing appended, when the capture has ended.
   bool append(const Stream* stream, Task& task);
-  // What a stream has come to: its last task, or those that it waits for before its next one.
+  // A stream's position: its last task, or the tasks that it waits for before its next one.
   std::vector<std::size_t> reached(const Stream* stream) const;
   void wait(const Stream* stream, const std::vector<std::size_t>& nodes);
   void retain(std::shared_ptr<const void> thing);
   void guard(std::shared_ptr<const LaunchGuard> guard);
   // Throws invalid_argument for work that the origin does not wait for.
   Captured end();
-  // The stream is gone. Without its origin the capture has ended, and lets go of everything: what it retained may hold
-  // events of the capture, which hold it.
+  // The stream is gone. Without its origin the capture has ended, and lets go of everything: the retained things may
+  // hold events of the capture, which hold it.
   void leave(const Stream* stream);
 
  private:

@@ -152,7 +152,7 @@ Registry& Registry::of_process() {
     const auto unlock = [] { made->mutex_.unlock(); };
     const auto renew = [] {
       made->mutex_.unlock();
-      std::construct_at(&made->mutex_);  // those who waited for it count as its readers, and are not there to unlock it
+      std::construct_at(&made->mutex_);  // threads that waited for it count as readers, and are not there to unlock it
     };
     const int listens = ::pthread_atfork(lock, unlock, renew);
     if (listens != 0) {

@@ -1,7 +1,7 @@
 // Memory of the host device: anonymous shared memory (memfd) that other processes map by file descriptor. Nothing is
 // named, so nothing is left behind, and the size of /dev/shm does not matter.
 //
-// What is mapped where is known per process, not per device: an address means the same to every device of the process.
+// Mappings are known per process, not per device: an address means the same to every device of the process.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class Shared {
   // Allocates zeroed memory, at a multiple of the largest power of two within `bytes` (up to a GiB), as long as there
   // are addresses for that. Throws system with the bytes asked for.
   Shared(std::size_t bytes, MemoryKind kind);
-  // Maps what another process exported. Throws when `fd` does not hold what `record` says.
+  // Maps memory that another process exported. Throws when `fd` does not match `record`.
   Shared(const ExportRecord& record, const Fd& fd);
   ~Shared();
   Shared(const Shared&) = delete;
@@ -51,7 +51,7 @@ class Registry {
 
   void add(const std::shared_ptr<Shared>& shared);
   void remove(const Shared& shared);
-  // What is known of the range that holds `address`.
+  // The entry of the range that holds `address`.
   std::optional<MemoryInfo> find(const void* address) const;
   // Our own allocation with that id; null once it is freed.
   std::shared_ptr<Shared> find_id(std::uint64_t id) const;

@@ -1,4 +1,4 @@
-// What a thread does that waits for the work of a host stream: it waits, and says so now and then.
+// How a thread waits for the work of a host stream: it waits, and says so now and then.
 //
 // The library's own work ends by itself: every wait in it has a deadline. A host function of the program need not end,
 // and to give up on it would break the order of the stream, so there is no deadline here; but nobody waits in silence.
@@ -16,7 +16,7 @@ void set_patience(double seconds);
 class Patience {
  public:
   explicit Patience(const char* what) : what_(what) {}
-  // Sleeps until `changed` is notified, or until it is time to say what is waited for, and then says it.
+  // Sleeps until `changed` is notified, or until the silence has lasted long enough, and then names the awaited work.
   void sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& changed);
 
  private:

@@ -1,4 +1,4 @@
-// Executing tasks in order; see stream.hpp for who executes when.
+// Executing tasks in order; see stream.hpp for the thread that executes.
 #include "onstream/device/host/stream.hpp"
 
 #include <sched.h>
@@ -140,7 +140,7 @@ void Stream::synchronize() {
     spin_until(reached);
     lock.lock();
     if (reached() || executable()) continue;
-    // Whoever wakes the sleepers forgets their targets, so each looks again and says its own.
+    // The thread that wakes the sleepers forgets their targets, so each looks again and says its own.
     next_waited_ = std::min(next_waited_, target);
     patience.sleep(lock, progress_);
   }

@@ -1,6 +1,6 @@
 // A stream of the host device: a queue of tasks, executed strictly one after the other.
 //
-// Whoever comes first executes: the stream's own worker thread, or a thread that waits in synchronize(), so that
+// The first thread to come executes: the stream's own worker thread, or one that waits in synchronize(), so that
 // "enqueue; synchronize" switches no thread. `running_` is the right to execute and never has two owners. Invariant: if
 // the queue is not empty and nobody executes, the worker is awake. The worker starts with the first task, spins briefly
 // when it runs dry, and then sleeps; waking it is the only system call of an enqueue.
@@ -57,7 +57,7 @@ class Stream {
   mutable std::mutex mutex_;  // guards everything below
   std::list<Task> queue_;
   std::list<Task> spare_;                    // nodes of finished tasks, to enqueue without an allocation
-  std::atomic<std::uint64_t> enqueued_ = 0;  // written under mutex_, read by those who spin
+  std::atomic<std::uint64_t> enqueued_ = 0;  // written under mutex_, read by spinning threads
   std::atomic<std::uint64_t> finished_ = 0;
   std::uint64_t next_waited_ = UINT64_MAX;  // the lowest finished_ that a sleeper in synchronize() waits for
   bool running_ = false;

@@ -1,5 +1,5 @@
-// What a host stream executes: small values, copied when enqueued. A task may run any number of times (a graph replays
-// its tasks), so run() changes nothing in it.
+// The tasks that a host stream executes: small values, copied when enqueued. A task may run any number of times (a
+// graph replays its tasks), so run() changes nothing in it.
 //
 // Tasks own copies of kernel arguments and share ownership of the events and graphs that they use; the memory that a
 // copy touches is the caller's.

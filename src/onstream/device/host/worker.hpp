@@ -6,7 +6,7 @@
 
 namespace onstream::host {
 
-// A quiet thread (base/quiet_thread.hpp) with a name. Throws system, naming what it was for.
+// A quiet thread (base/quiet_thread.hpp) with a name. Throws system, with `what` in its text.
 std::thread start_worker(const char* what, std::function<void()> body);
 
 }  // namespace onstream::host

@@ -40,7 +40,7 @@ ONSTREAM_BODY Word apply(const Group& group, AtomicOp op, Word* word, Word value
   return value;
 }
 
-// The same for a word of 4 or 8 bytes at an address.
+// As above, for a word of 4 or 8 bytes at an address.
 template <class Group>
 ONSTREAM_BODY std::uint64_t apply(const Group& group, AtomicOp op, std::uint64_t address, unsigned width,
                                   std::uint64_t value, std::uint64_t expected) {

@@ -11,7 +11,7 @@
 
 namespace onstream {
 
-// What a wait compares, the word on the left. `reached` counts: it holds from the value on, also across a wrap.
+// The comparison of a wait, the word on the left. `reached` counts: it holds from the value on, also across a wrap.
 enum class Compare : std::uint8_t { eq, ne, gt, ge, lt, le, reached, any_bit };
 
 const char* name_of(Compare compare);  // "eq", ..., "any_bit"
@@ -22,7 +22,7 @@ ONSTREAM_BOTH constexpr Sign sign_of() {
   return std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word;
 }
 
-// What a wait waits for.
+// The condition of a wait.
 struct Until {
   Compare compare = Compare::reached;
   std::uint64_t value = 0;
@@ -32,7 +32,7 @@ struct Until {
 std::string text_of(const Until& until);       // "a word of 8 B to be at least 3"
 std::string condition_of(const Until& until);  // "to be at least 3"
 
-// How a fault tells a comparison, as its lane, and back.
+// A comparison as the tag of a fault, and back.
 ONSTREAM_BOTH std::uint64_t comparison_code(Compare compare, Sign sign) {
   return static_cast<std::uint64_t>(compare) << 1 | static_cast<std::uint64_t>(sign);
 }
@@ -40,13 +40,13 @@ inline Until until_of(int comparison, std::uint64_t value, std::size_t width) {
   return {static_cast<Compare>(comparison >> 1), value, width, static_cast<Sign>(comparison & 1)};
 }
 
-// Of a wait for a word of `bytes` bytes at `word`; its lane is the comparison_code.
+// The fault of a wait for a word of `bytes` bytes at `word`; its tag is the comparison_code.
 ONSTREAM_BODY Fault word_fault(std::int64_t peer, std::uint64_t bytes, std::uint64_t value, std::uint64_t comparison,
                                std::uint64_t word) {
   Fault fault;
   fault.op = static_cast<std::uint64_t>(OpKind::wait);
   fault.peer = static_cast<std::uint64_t>(peer);
-  fault.lane = comparison;
+  fault.tag = comparison;
   fault.bytes = bytes;
   fault.extra = value;
   fault.word = word;
@@ -91,8 +91,7 @@ ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
   return range_of(compare, sign, value, sizeof(Word)).has(raised(word, sizeof(Word)));
 }
 
-// Whether the word of 4 or 8 bytes at an address compares now. Acquires: what was stored before the word is seen after
-// it.
+// Whether the word of 4 or 8 bytes at an address compares now. Acquires: stores before the word's are seen after it.
 template <class Group>
 ONSTREAM_BODY bool is_met(const Group& group, std::uint64_t address, unsigned width, const Range& range) {
   if (width == sizeof(std::uint64_t))

@@ -38,8 +38,8 @@ struct Copier {
   ONSTREAM_EITHER std::uint64_t last_number(const Group& group) const {
     return group.load_relaxed(done);
   }
-  // What is to be copied must be in memory before (stream order does that). `number` is the one after the last. An
-  // answer costs the engine a few microseconds.
+  // The source must be in memory before (stream order does that). `number` is the one after the last. An answer costs
+  // the engine a few microseconds.
   template <class Group>
   ONSTREAM_EITHER void ask(const Group& group, std::uint64_t number, std::uint64_t destination, const void* source,
                            std::uint64_t bytes, bool answered) const {
@@ -70,8 +70,8 @@ struct Copier {
     if (status != Status::ok) outlast(group, wait, number);
     return status;
   }
-  // Of a request whose wait was given up: until the engine touches that memory no more, which is soon if the thread
-  // lives.
+  // After a wait for a request was given up: waits until the engine touches that memory no more, which is soon if the
+  // thread lives.
   template <class Group>
   ONSTREAM_EITHER_CALL void outlast(const Group& group, const WaitView& wait, std::uint64_t number) const {
     constexpr std::uint64_t kMostNs = 2'000'000'000;

@@ -5,39 +5,38 @@
 //
 //   rank(), size()        this thread in the group; block(), blocks(): this group in the grid
 //   sync()                barrier over the group; sync_or(bool): barrier that returns whether any thread said true
-//   of_first(make)        what make() gives the first thread, which alone calls it, for all; barriers before and behind
-//   shared<T>()           a T of this group's, not initialised; what one thread stores others see behind sync()
+//   of_first(make)        the value of make(), which the first thread alone calls, for all; barriers before and behind
+//   shared<T>()           a T of this group's, not initialised; behind sync() the others see a thread's stores
 //   load_relaxed, load_acquire, store_relaxed, store_release, add_system (relaxed)   on words of 32 and 64 bits that
 //     other ranks may touch (system scope)
-//   fetch_add_system, fetch_and_system, fetch_or_system, fetch_xor_system, swap_system, compare_swap_system   likewise,
-//     with the old value; relaxed at least
+//   fetch_add_system, fetch_and_system, fetch_or_system, fetch_xor_system, swap_system, compare_swap_system   on
+//     such words too, with the old value; relaxed at least
 //   add, exchange, compare_swap   atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
 //   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
-//   store_subgroup(lines, mine), load_subgroup(lines)   of aligned 128 bytes, each of an subgroup - eight neighbouring
-//   threads,
-//     all of which come here - its own 16, in one access: who sees one of them sees all, where
-//     Device::whole_lines_to says so. Behind sync_warp() or any_of_warp(): what branched before may still be apart
+//   store_subgroup(lines, mine), load_subgroup(lines)   of aligned 128 bytes, each thread of a subgroup - eight
+//     neighbouring threads, all of which come here - its own 16, in one access: a reader that sees one of them sees
+//     all, where Device::whole_lines_to says so. Behind sync_warp() or any_of_warp(): threads that branched before may
+//     still be apart
 //   sync_warp(), any_of_warp(bool)   all threads of this warp come together; whether any says so. The host's group is
 //     its own warp, and has no subgroups
-//   store_beside(word, value, data)   stores both words of an aligned 16 bytes: who sees the value in `word` sees the
-//     data in the other one too
-//   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
-//   fence_all()   sequentially consistent, system-wide: of two that store, fence and load what the other stores, one
-//     sees the other
+//   store_beside(word, value, data)   stores both words of an aligned 16 bytes: a reader that sees the value in
+//     `word` sees the data in the other one too
+//   fence()   acquire and release, system-wide: memory operations before it are seen before stores after it
+//   fence_all()   sequentially consistent, system-wide: of two threads that store, fence and load the other's
+//     word, at least one sees the other's store
 //   wait_dependency()   all that the stream did before is over, and seen
-//   launch_dependents()     of a warp: the stream's next kernel may take its place, and wait likewise. The first warp
-//   of a
-//     block that says so speaks for the block
+//   launch_dependents()     of a warp: the stream's next kernel may start, and wait as this one did. The first warp
+//     of a block that says so speaks for the block
 //   early(value)   the word or address, computed here and not where it is used, which a compiler may put behind a wait
-//   settle(all)    what this is made of, by exclusive or, is computed before what comes next; of addresses and words
-//   now_ns(), pause(n, spins)   a nanosecond clock; what a waiting thread does on its n-th round (true: it was away)
+//   settle(all)    the addresses and words in `all`, by exclusive or, are computed before the code that follows
+//   now_ns(), pause(n, spins)   a nanosecond clock; a waiting thread's n-th round (true: it was away)
 //   interrupted()   whether this thread shall give its wait up; asked when it was away
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
 //   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
 //   copy_twice(destination, other, source, bytes)   the same to two places
 //
-// The host's group alone has carry(), which copies where an address may be foreign and says how that went
-// (kCrossMemory), and stores lines that are seen in the order in which it stores them (kStoresInOrder). It has one
+// The host's group alone has carry(), which copies where one address may be a remote process address and says how that
+// went (kCrossMemory), and stores lines that are seen in the order in which it stores them (kStoresInOrder). It has one
 // thread; pause() yields early and then sleeps, so that many ranks share few cores.
 #pragma once
 
@@ -54,18 +53,18 @@
 #include "onstream/device/kernel/foreign.hpp"
 #include "onstream/device/kernel/interrupt.hpp"
 
-// ONSTREAM_EITHER and ONSTREAM_EITHER_CALL are BODY and CALL for what a file for nvcc may instantiate over both groups:
-// what is there of one of them alone is then called by functions for both sides, of which nvcc warns unless they stand
+// ONSTREAM_EITHER and ONSTREAM_EITHER_CALL are BODY and CALL for code that a file for nvcc may instantiate over both
+// groups: such code, for both sides, then calls members that one group alone has, of which nvcc warns unless it stands
 // between ONSTREAM_EITHER_BEGIN and _END.
 #ifdef __CUDACC__
 #define ONSTREAM_BODY __device__ __forceinline__
-#define ONSTREAM_CALL __noinline__ __device__ inline  // what is large and used at several places, or rare
+#define ONSTREAM_CALL __noinline__ __device__ inline  // large and used at several places, or rare
 #define ONSTREAM_BOTH __host__ __device__ inline
 #define ONSTREAM_EITHER __host__ __device__ __forceinline__
 #define ONSTREAM_EITHER_CALL __noinline__ __host__ __device__ inline
 #define ONSTREAM_EITHER_BEGIN _Pragma("nv_diagnostic push") _Pragma("nv_diag_suppress 20011,20014")
 #define ONSTREAM_EITHER_END _Pragma("nv_diagnostic pop")
-#define ONSTREAM_UNROLL _Pragma("unroll")                                   // what a loop indexes stays in registers
+#define ONSTREAM_UNROLL _Pragma("unroll")                                   // indexed arrays stay in registers
 #define ONSTREAM_ROLLED _Pragma("unroll 1")                                 // rarely runs twice
 #define ONSTREAM_UNROLL_FEW_BYTES _Pragma("unroll (kBytes <= 32 ? 8 : 1)")  // over packs of kBytes
 #else
@@ -93,7 +92,7 @@ class HostGroup {
  public:
   HostGroup(int block, int blocks) : block_(block), blocks_(blocks) {}
 
-  // Whether addresses may be foreign (foreign.hpp): then only carry() copies, and a copy may fail.
+  // Whether addresses may be remote process addresses (foreign.hpp): then only carry() copies, and a copy may fail.
   static constexpr bool kCrossMemory = true;
   static constexpr bool kStoresInOrder = true;
 
@@ -181,9 +180,9 @@ class HostGroup {
     return expected;
   }
 
-  // Acquire and release cost nothing on x86-64 and make a line's arrival order what was stored before it. The low half
-  // is stored last and loaded first: who sees a new one sees the high half with it, whatever lay there
-  // (lane/host/packed.hpp).
+  // Acquire and release cost nothing on x86-64 and make a line's arrival order the stores before it. The low half is
+  // stored last and loaded first: a reader that sees a new one sees the high half with it, regardless of the old
+  // content (lane/host/packed.hpp).
   static Line load_line(const Line* line) {
     const std::uint64_t low = load_acquire(&line->low);
     return {low, load_acquire(&line->high)};

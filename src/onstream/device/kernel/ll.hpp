@@ -1,7 +1,7 @@
 // An LL line: 8 bytes of data that prove their own arrival.
 //
 // Two words of 4 bytes data and 4 bytes flag. Each word is stored and loaded whole, so data and flag come together, and
-// the reader needs neither fence nor second trip. What the flag counts is the protocol's own: laps of a ring
+// the reader needs neither fence nor second trip. Each protocol chooses the flag's count: laps of a ring
 // (lane/memory/lane.hpp), launches of a plan (plan/kernel/body.hpp).
 #pragma once
 

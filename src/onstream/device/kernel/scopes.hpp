@@ -1,7 +1,7 @@
-// ThreadScope, WarpScope and BlockScope: who does one thing together in a kernel, on whatever device this is compiled
-// for. On the host each is the calling thread.
+// ThreadScope, WarpScope and BlockScope: the threads that do one thing together in a kernel, on the device that this is
+// compiled for. On the host each is the calling thread.
 //
-// NativeGroup is the group of the device that the code runs on, for what a single thread does.
+// NativeGroup is the group of the device that the code runs on, for the work of a single thread.
 #pragma once
 
 #include "onstream/device/kernel/group.hpp"

@@ -14,13 +14,13 @@
 ONSTREAM_EITHER_BEGIN
 namespace onstream {
 
-// What an op was doing when it failed. Lives in pinned host memory; written by a kernel, read by the host.
+// The op that failed, and its arguments. Lives in pinned host memory; written by a kernel, read by the host.
 struct Fault {
   std::uint64_t ready = 0;   // its number + 1, once the other fields are whole (release/acquire)
   std::uint64_t status = 0;  // Status
   std::uint64_t op = 0;      // OpKind, and kInCheck or kInStage
   std::uint64_t peer = 0;
-  std::uint64_t lane = 0;  // for an op of a plan: the op's index
+  std::uint64_t tag = 0;  // for an op of a plan: the op's index
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message, at its sender of the receive; else the number waited for
   std::uint64_t plan = 0;   // number of the plan, or 0 for a message
@@ -29,12 +29,12 @@ struct Fault {
   std::uint64_t owed = 0;   // 1: a call of the host waits for the op, and tells how it ended
 };
 
-// The lane of a fault of a collective whose ends of an edge, or of a pair, give different lengths; `extra` is that of
+// The tag of a fault of a collective whose ends of an edge, or of a pair, give different lengths; `extra` is that of
 // the other end.
 constexpr std::uint64_t kEdgeFault = ~std::uint64_t{0};
 
-// Beside the op of a fault, a collective: what failed compared it with the other ranks' (parameter collective_check),
-// or was a stage of it. `bytes` are not its own then.
+// Flags beside the op of a fault, a collective: the comparison with the other ranks' call failed (parameter
+// collective_check), or a stage of the collective. `bytes` are not its own then.
 constexpr std::uint32_t kInCheck = 1U << 16;
 constexpr std::uint32_t kInStage = 1U << 17;
 
@@ -43,14 +43,14 @@ constexpr std::uint64_t kNotRun = ~std::uint64_t{0};
 
 constexpr std::uint64_t kFaultSlots = 64;  // a ring; the host empties it every few tens of milliseconds
 
-// What the abort words say. There is one for the world, one for waits that any rank may end, and one for each peer, in
-// this order.
+// The bits of the abort words. There is one word for the world, one for waits that any rank may end, and one for each
+// peer, in this order.
 constexpr std::uint64_t kWorldFailed = 1;
 constexpr std::uint64_t kPeerLeft = 2;        // in the second word: all peers left
 constexpr std::uint64_t kDeadlinePassed = 4;  // beside kWorldFailed: of a wait, so others may wait for each other
 constexpr std::int64_t kWordOfPeer = 2;       // the word of peer 0; that of peer -1 is for waits that any rank may end
 
-// What a waiting kernel needs, by value. All pointers are valid on the device for the life of the world.
+// The arguments of a waiting kernel, by value. All pointers are valid on the device for the life of the world.
 struct WaitView {
   std::uint64_t timeout_ns = 0;
   std::uint32_t spins = 4096;      // rounds before a host thread gives its core away
@@ -87,7 +87,7 @@ ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Statu
   group.store_relaxed(&out->status, static_cast<std::uint64_t>(status));
   group.store_relaxed(&out->op, fault.op);
   group.store_relaxed(&out->peer, fault.peer);
-  group.store_relaxed(&out->lane, fault.lane);
+  group.store_relaxed(&out->tag, fault.tag);
   group.store_relaxed(&out->bytes, fault.bytes);
   group.store_relaxed(&out->extra, fault.extra);
   group.store_relaxed(&out->plan, fault.plan);
@@ -100,8 +100,8 @@ ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Statu
   if (status == Status::timeout || in_chain) hold_back(group, view);
 }
 
-// What a waiting thread finds when it looks up: whether it shall go on, and since when it waits. An odd start says that
-// the peer has left.
+// The result of a waiting thread's look at the abort word and the clock: whether it shall go on, and since when it
+// waits. An odd start says that the peer has left.
 struct Patience {
   Status status = Status::ok;
   std::uint64_t start_ns = 0;
@@ -137,7 +137,7 @@ ONSTREAM_EITHER_CALL Patience look_up(const Group& group, const WaitView& view, 
   constexpr std::uint64_t kLeft = 1;
   const std::uint64_t left = (word & kPeerLeft) != 0 ? kLeft : 0;
   if ((word & kWorldFailed) != 0) {
-    group.fence();  // who finds one word set finds those set that were before it
+    group.fence();  // a thread that finds one word set finds the words set before it
     return {Status::aborted, start_ns};
   }
   if ((start_ns & left) != 0) return {Status::aborted, start_ns};
@@ -149,8 +149,8 @@ ONSTREAM_EITHER_CALL Patience look_up(const Group& group, const WaitView& view, 
   return {late ? Status::timeout : Status::ok, start | left};
 }
 
-// Who waits for one thing: a thread by itself, or a warp, all of which comes, succeeds together when all are ready, and
-// gives up together when one does. One that left alone would leave the others in a vote that never ends.
+// The threads that wait for one thing: a thread by itself, or a whole warp, whose threads succeed together when all are
+// ready, and give up together when one does. A thread that left alone would leave the others in a vote that never ends.
 struct Alone {
   ONSTREAM_EITHER bool all(bool mine) const { return mine; }
 };
@@ -161,7 +161,7 @@ struct Warp {
 };
 
 // Abort words lie across PCIe, so they are looked at (by `word()`) once in kAbortEvery rounds, and in every round in
-// which pause() slept. What is rare is not inlined: a kernel's first trip through its code comes from far away
+// which pause() slept. Rare code is not inlined: a kernel's first trip through its code comes from far away
 // (ARCHITECTURE.md).
 template <class Who, class Group, class Word, class Ready>
 ONSTREAM_EITHER Status wait_as(const Who& who, const Group& group, const WaitView& view, const Word& word,
@@ -186,13 +186,13 @@ ONSTREAM_EITHER Status wait_on(const Group& group, const WaitView& view, const W
 }
 
 // Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.
-// For what the peer does whose abort word the view has.
+// For an action of the peer whose abort word the view has.
 template <class Group, class Ready>
 ONSTREAM_EITHER Status wait_until(const Group& group, const WaitView& view, const Ready& ready) {
   return wait_on(group, view, [&] { return group.load_relaxed(view.abort); }, ready);
 }
 
-// For what this rank's own work does: that the peer has left does not end it.
+// For an action of this rank's own work: the wait goes on when the peer has left.
 template <class Group, class Ready>
 ONSTREAM_EITHER Status wait_for_self(const Group& group, const WaitView& view, const Ready& ready) {
   return wait_on(group, view, [&] { return group.load_relaxed(view.abort) & kWorldFailed; }, ready);
@@ -204,7 +204,7 @@ ONSTREAM_EITHER std::uint64_t word_of_peer(const Group& group, const WaitView& v
   return group.load_relaxed(view.abort + kWordOfPeer + peer);
 }
 
-// For what `peer` does, or any rank (-1); the view has the world's abort word.
+// For an action of `peer`, or of any rank (-1); the view has the world's abort word.
 template <class Group, class Ready>
 ONSTREAM_EITHER Status wait_for_peer(const Group& group, const WaitView& view, std::int64_t peer, const Ready& ready) {
   return wait_on(group, view, [&] { return word_of_peer(group, view, peer); }, ready);

@@ -3,7 +3,7 @@
 //
 // hand_over() never blocks. The destructor waits until all is released. The process has one that is never destroyed:
 // for things that may be the last owners of a device, and for callbacks that must not call one. The process's end waits
-// a moment for it, as what is released while a driver shuts down may crash.
+// a moment for it, as a release while a driver shuts down may crash.
 #pragma once
 
 #include <unistd.h>
@@ -43,7 +43,7 @@ class DeferredRelease {
   DeferredRelease(const DeferredRelease&) = delete;
   DeferredRelease& operator=(const DeferredRelease&) = delete;
 
-  // A forked child has one of its own: the thread, and what was handed over, stay with its parent.
+  // A forked child has one of its own: the thread, and the things handed over, stay with its parent.
   static DeferredRelease& of_process() {
     static std::atomic<DeferredRelease*> current = new DeferredRelease;
     static const AtEnd at_end;
@@ -53,9 +53,10 @@ class DeferredRelease {
     return current.compare_exchange_strong(it, own.get(), std::memory_order_acq_rel) ? *own.release() : *it;
   }
 
-  // While what this returns lives, no disposal of the process lets go of anything, but one that is being destroyed. For
-  // who enqueues a wait for what its own process has still to launch or store: a release that waits for that wait would
-  // keep every launch back (docs/decisions/0005). Blocks while something is being released.
+  // While the returned pointer lives, no DeferredRelease of the process releases anything, except one that is being
+  // destroyed. For a caller that enqueues a wait for a launch or store that its own process has still to make: a
+  // release that waits for that wait would keep every launch back (docs/decisions/0005). Blocks while something is
+  // being released.
   static std::shared_ptr<const void> hold() {
     DeferredRelease& process = of_process();
     std::unique_lock lock(process.mutex_);
@@ -151,15 +152,15 @@ class DeferredRelease {
   std::vector<Entry> arrived_;
   std::size_t open_ = 0;  // handed over and not released
   std::condition_variable released_;
-  // Of the process's own one:
+  // Used in the process's own one only:
   int holds_ = 0;
   int releasing_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };
 
-// Shared, and let go by the process's disposal: for what may hold registered memory, as freeing that waits for every
-// kernel of the process.
+// Shared, and released by the process's DeferredRelease: for things that may hold registered memory, as freeing that
+// waits for every kernel of the process.
 template <class Thing>
 std::shared_ptr<Thing> release_later(std::unique_ptr<Thing> thing) {
   return std::shared_ptr<Thing>(thing.release(), [](Thing* gone) {

@@ -1,4 +1,4 @@
-// The guards of a graph, as a device keeps them beside what the graph retains: it owns none of them.
+// The guards of a graph, as a device keeps them. The graph's retained things own them; this list does not.
 #pragma once
 
 #include <algorithm>

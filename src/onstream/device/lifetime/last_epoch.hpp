@@ -9,17 +9,18 @@ namespace onstream {
 
 class LastEpoch {
  public:
-  // Before the next one is enqueued: whether nothing of ours lies between the newest one and it. A kernel of ours in
-  // between may wait for what comes behind another one of the order, on another stream or GPU, and lets the next kernel
-  // in meanwhile: that one then takes its epoch late. A kernel of the program lets nobody in before it has ended.
+  // Before the next kernel of the order is enqueued: whether nothing of ours lies between the newest one and it. A
+  // kernel of ours in between may wait for work behind another kernel of the order, on another stream or GPU, and lets
+  // the next kernel in meanwhile: that one then takes its epoch late. A kernel of the program lets nobody in before it
+  // has ended.
   bool is_in_front(const Device& device, Stream stream, bool captured) {
     before_ = device.behind(stream, captured);
     return known_ && stream_.handle == stream.handle && !before_.joins && before_.launches == behind_.launches &&
            before_.capture == behind_.capture;
   }
 
-  // It has been, as so many kernels; if it has not, whatever comes next is late. What another thread has launched on
-  // the stream meanwhile may lie behind it.
+  // The next one has been enqueued, as so many kernels; if it has not, the one after it is late. Kernels that another
+  // thread has launched on the stream meanwhile may lie behind it.
   void set(const Device& device, Stream stream, bool captured, int kernels) {
     stream_ = stream;
     behind_ = device.behind(stream, captured);

@@ -1,8 +1,8 @@
 // StreamTracker: how far each stream has work of one owner, so that its end can wait for that work, or be put off until
 // then.
 //
-// One event a stream, behind the newest op. What is captured is no use yet, nor are replays: a graph keeps alive what
-// it needs by itself (Device::retain). None of it is a forked child's. Thread-safe.
+// One event a stream, behind the newest op. Captured work is not counted, nor are replays: a graph keeps alive all it
+// needs by itself (Device::retain). A forked child has none of these events. Thread-safe.
 //
 // A thread that notes an op may stop between taking its point and keeping it, while another goes past it on the same
 // stream. So each takes a number before its point, and the point of the greatest number stays: it lies behind the ops
@@ -38,7 +38,7 @@ class StreamTracker {
     return event;
   }
 
-  // The same for an op that another owner has a part in: one point for both.
+  // Notes an op that another owner has a part in: one point for both.
   std::shared_ptr<Event> note(Stream stream, StreamTracker& other) {
     const std::uint64_t number = other.take_number();
     std::shared_ptr<Event> event = note(stream);
@@ -81,7 +81,8 @@ class StreamTracker {
     std::shared_ptr<Event> event;
   };
 
-  // Releases what this thread enqueued to whoever takes a greater number, and acquires what those of smaller ones did.
+  // Releases this thread's enqueued work to threads that take a greater number, and acquires the work of those with
+  // smaller ones.
   std::uint64_t take_number() { return numbers_.fetch_add(1, std::memory_order_acq_rel) + 1; }
 
   void keep(Stream stream, Point point) {

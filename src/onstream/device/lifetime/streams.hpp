@@ -34,7 +34,7 @@ class StreamPool {
    public:
     Lease(StreamPool& pool, Stream stream) : pool_(pool), stream_(stream) {}
     ~Lease() {
-      const bool thrown = std::uncaught_exceptions() > exceptions_;  // so what is enqueued may wait for long
+      const bool thrown = std::uncaught_exceptions() > exceptions_;  // so the enqueued work may wait for long
       const std::lock_guard lock(pool_.mutex_);
       std::erase_if(pool_.leased_, [this](Stream one) { return one.handle == stream_.handle; });
       (thrown ? pool_.left_ : pool_.free_).push_back(stream_);
@@ -65,7 +65,7 @@ class StreamPool {
     return Lease(*this, stream);
   }
 
-  // Those on which somebody waits, and tells of what they do.
+  // The streams on which a thread waits, and reports their failures.
   std::vector<Stream> leased() const {
     const std::lock_guard lock(mutex_);
     return leased_;

@@ -156,7 +156,7 @@ std::shared_ptr<SmallMemory> GdrMemories::allocate(std::size_t bytes) {
   return std::make_shared<AddressedSmallMemory>(source_.pinned_memory(bytes));
 }
 
-// Null where gdrcopy does not work, and for what no memory can hold, which pinned memory refuses by name.
+// Null where gdrcopy does not work, and for sizes that no memory can hold, which pinned memory refuses by name.
 std::shared_ptr<SmallMemory> GdrMemories::cut(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (!why_not_gdr_.empty() || bytes > kMostBytes) return nullptr;

@@ -35,7 +35,7 @@ class Gdr {
     Window(const Window&) = delete;
     Window& operator=(const Window&) = delete;
 
-    // Thread-safe for ranges that do not overlap. What was written is there for any kernel launched after the call.
+    // Thread-safe for ranges that do not overlap. The bytes are there for any kernel launched after the call.
     void write(std::size_t offset, const void* source, std::size_t bytes) const;
     void read(void* destination, std::size_t offset, std::size_t bytes) const;  // slow: a trip for every few bytes
 
@@ -54,13 +54,13 @@ class Gdr {
 
 // Small memory of a GPU: GPU memory in gdrcopy's window where gdrcopy works, else pinned memory that kernels read over
 // PCIe. Pieces are cut from slabs, as a window has a page at least. A slab goes with its last piece, the newest not
-// before this object; what a piece held is not given away again.
+// before this object; the bytes of a piece are not given away again.
 class GdrMemories {
  public:
   using Find = const Gdr* (*)(std::string& why_none);                          // as Gdr::of_process
   using Allocate = std::function<std::shared_ptr<Memory>(std::size_t bytes)>;  // zeroed; may throw
 
-  // What it takes from. The library that `find` answers with stays open while there are pieces.
+  // Where its memory comes from. The library that `find` answers with stays open while there are pieces.
   struct Source {
     std::string gpu;  // for people
     Find find = &Gdr::of_process;
@@ -70,11 +70,11 @@ class GdrMemories {
 
   explicit GdrMemories(Source source) : source_(std::move(source)) {}
 
-  // Thread-safe. Pieces outlive this object. Throws what pinned memory throws.
+  // Thread-safe. Pieces outlive this object. Throws as pinned memory does.
   std::shared_ptr<SmallMemory> allocate(std::size_t bytes);
   // As found by then: a window that could not be made ends gdrcopy's use, and is the reason.
   SmallCopies how() const;
-  // What `find` promises, as far as can be told without a GPU's memory.
+  // The answer to expect by `find`, as far as can be told without a GPU's memory.
   static SmallCopies expected(Find find);
 
  private:
@@ -83,7 +83,7 @@ class GdrMemories {
   std::shared_ptr<SmallMemory> cut(std::size_t bytes);
 
   const Source source_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards all below
   std::shared_ptr<Slab> slab_;
   std::size_t cut_ = 0;      // bytes of it that are given away
   std::string why_not_gdr_;  // once a window could not be made

@@ -1,4 +1,4 @@
-// What every device asks of a hint about managed memory.
+// Every device's check of a hint about managed memory.
 #pragma once
 
 #include "onstream/base/error.hpp"

@@ -33,7 +33,7 @@ class OwnMemory {
 
  private:
   std::shared_ptr<Device> device_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards all below
   std::shared_ptr<Memory> chunk_;
   std::size_t used_ = 0;
 };

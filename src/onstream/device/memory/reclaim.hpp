@@ -1,4 +1,4 @@
-// Memory where little is left: what is about to be given back is waited for, once.
+// Memory where little is left: waits, once, for memory that is about to be given back.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace onstream {
 
-// As Device::allocate(). Blocks for up to 10 s where there is no room before the process's disposal has let go of all
-// that was handed over.
+// As Device::allocate(). Where there is no room, blocks for up to 10 s until the process's DeferredRelease has released
+// all that was handed over.
 inline std::shared_ptr<Memory> allocate_in_time(Device& device, std::size_t bytes, MemoryKind kind) {
   try {
     return device.allocate(bytes, kind);

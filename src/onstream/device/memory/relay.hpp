@@ -1,7 +1,7 @@
-// The way to another process's plain memory where the system refuses later what it permitted at first: a process that
-// gives up its user (setuid) or its dumpability is closed to others from then on, whatever foreign addresses they hold
-// (foreign.hpp). A Relay then makes the copies, so that what is under way, captured or kept by a peer comes to its end
-// all the same.
+// The way to another process's plain memory where the system refuses later the copies it permitted at first: a process
+// that gives up its user (setuid) or its dumpability is closed to others from then on, although they hold remote
+// process addresses of it (foreign.hpp). A Relay then makes the copies, so that ops that are under way, captured or
+// kept by a peer come to their end all the same.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Small memory over memory that the CPU addresses itself; and what every kind of small memory asks of a put and a get.
+// Small memory over memory that the CPU addresses itself; and every kind's check of a put and a get.
 #pragma once
 
 #include <atomic>

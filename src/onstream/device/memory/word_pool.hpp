@@ -38,7 +38,7 @@ class WordPool {
     }
     return reinterpret_cast<Word*>(pages_.back().get()) + taken_++;
   }
-  // What was enqueued with it is over.
+  // The work enqueued with it is over.
   void give_back(Word* word) {
     const std::lock_guard lock(mutex_);
     free_.push_back(word);
@@ -48,7 +48,7 @@ class WordPool {
   static constexpr std::size_t kOfPage = 1024;
 
   More more_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards all below
   std::vector<std::shared_ptr<std::byte>> pages_;
   std::size_t taken_ = 0;  // of the last page
   std::vector<Word*> free_;

@@ -1,4 +1,4 @@
-// What every device asks of an operation on a word before it enqueues it.
+// Every device's check of an operation on a word before it enqueues it.
 #pragma once
 
 #include "onstream/base/error.hpp"

@@ -1,7 +1,8 @@
-// Who moves a message that was left to its receiver (Header::pull), though its receive has been posted since.
+// Moving a message that was left to its receiver (Header::pull), though its receive has been posted since.
 //
-// Mostly the receiver, when it waits for its receive. But a rank may wait for its send before it waits for its receive,
-// and its peer may do the same: each would wait for the other. So the wait of the send pushes once it sees the posting.
+// Mostly the receiver moves it, when it waits for its receive. But a rank may wait for its send before it waits for its
+// receive, and its peer may do the same: each would wait for the other. So the wait of the send pushes once it sees the
+// posting.
 //
 // Both may begin at one moment. Each writes down that it does, then looks whether the other one has, with a
 // sequentially consistent fence between (Dekker's algorithm: E. W. Dijkstra, "Over de sequentialiteit van
@@ -10,8 +11,8 @@
 // has brought the message or left it.
 //
 // The words lie in the receiver's memory, two for each of `receives` messages: number + 1 of the message that the
-// receiver fetches, and what the sender says, (number + 1) * 4 + Pushing. The sender's waits of one lane take turns
-// (Sending::lock), so that a late one does not write over what a later message's says.
+// receiver fetches, and the sender's word, (number + 1) * 4 + Pushing. The sender's waits of one lane take turns
+// (Sending::lock), so that a late one does not write over a later message's word.
 #pragma once
 
 #include "onstream/lane/memory/lane.hpp"

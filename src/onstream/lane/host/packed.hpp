@@ -31,7 +31,7 @@ ONSTREAM_BOTH std::uint64_t ring_units(std::uint64_t bytes) {
   return 1 + (bytes - kPackedFirst + kPackedEach - 1) / kPackedEach;
 }
 
-// Of the bytes left, those of one further unit.
+// How many of the bytes left the next unit takes.
 ONSTREAM_BODY std::size_t packed_part(std::ptrdiff_t left) {
   const auto bytes = static_cast<std::size_t>(left);
   return bytes < kPackedEach ? bytes : kPackedEach;

@@ -2,28 +2,28 @@
 //
 // The sender opens the message's Share and announces it in the ring; the receive says in its posting where the data
 // shall go. From then on each side, as long as it waits for this message, claims the next chunks that nobody has
-// claimed and copies them: two cores work on one message, and either side alone brings it to its end. Whoever finishes
-// the last chunk acknowledges.
+// claimed and copies them: two cores work on one message, and either side alone brings it to its end. The side that
+// finishes the last chunk acknowledges.
 //
-// Source and destination may be plain memory of two processes, each known to the other by a foreign address
-// (device/kernel/foreign.hpp), which the system copies from one process to the other: the sender's calls write what the
-// receiver's do not read. Such a call costs four times a plain copy; where one side can do with that, the other leaves
-// the message to it for a while.
+// Source and destination may be plain memory of two processes, each known to the other by a remote process address
+// (device/kernel/foreign.hpp), which the system copies from one process to the other: the sender's calls write the
+// chunks that the receiver's do not read. Such a call costs four times a plain copy; where one side can do with that,
+// the other leaves the message to it for a while.
 //
 // A Share lies in the sender's memory behind the acks, one for each of `receives` messages, on the host device only.
-// Only groups that know foreign addresses have these bodies: a GPU's kernels hold nothing of it.
+// Only groups that know remote process addresses have these bodies: a GPU's kernels hold nothing of it.
 #pragma once
 
 #include "onstream/lane/memory/refusals.hpp"
 
 namespace onstream::lane {
 
-// Written by the sender before the announcement, but for what both ranks count.
+// Written by the sender before the announcement, except the counts, which both ranks write.
 struct Share {
   std::uint64_t claim;        // (number + 1) << kShareShift, plus the chunks claimed so far, by either
   std::uint64_t through;      // chunks in the destination, and kLost for each that could not be copied
   std::uint64_t source;       // in the sender's address space
-  std::uint64_t peer_source;  // what the receiver knows it by, for the sender to see whether that is foreign
+  std::uint64_t peer_source;  // for the receiver; the sender checks whether it is a remote process address
   std::uint64_t bytes;
   std::uint64_t apart[3];  // from the next message's: a line of the cache each
 };
@@ -54,8 +54,9 @@ inline std::uint64_t share_chunk(std::uint64_t bytes) {
   return fair < countable ? countable : fair;
 }
 
-// Copies between addresses of which one may be foreign. One thread. ok; unmapped; or, when the peer's process is gone,
-// what became of the world: the mesh notices a death within its own time, and who left in peace took the memory along.
+// Copies between addresses of which one may be a remote process address. One thread. Returns ok; unmapped; or, when the
+// peer's process is gone, aborted if the abort word is set within 2 s, as the mesh needs time to notice a death, else
+// unmapped: a peer that leaves takes its memory along.
 template <class Group>
 inline Status carry(const Group& group, const WaitView& wait, void* destination, const void* source,
                     std::uint64_t bytes) {
@@ -167,8 +168,8 @@ class Sharing {
     return part < kLeast ? kLeast : part > kMost ? kMost : part;
   }
 
-  // Claims what one copy takes, and copies it: a chunk, or, if that is a call of the system, several. aborted: the peer
-  // is gone, and the message stays as it is.
+  // Claims and copies a chunk, or several if the copy is a system call. Returns aborted if the peer is gone; the
+  // message then stays as it is.
   template <class Group>
   Status carry_next(const Group& group, std::byte* destination, const std::byte* source) const {
     const bool calls = is_remote_process(destination) || is_remote_process(source);

@@ -1,5 +1,5 @@
 // The sender's side of a shared copy (shared_copy.hpp): CopySender, and Helper, which lends a hand now and then. Host
-// device only. Who waits, waits with the world's deadline.
+// device only. Every wait has the world's deadline.
 #pragma once
 
 #include "onstream/lane/host/shared_copy.hpp"
@@ -19,13 +19,13 @@ class CopySender : public Sharing {
     return last == 0 || group.load_acquire(ack_) / 2 >= last;
   }
 
-  // Before the announcement. `peer_source` is what the receiver knows the source by.
+  // Before the announcement. `peer_source` is the receiver's address of the source.
   template <class Group>
   void open(const Group& group, const void* source, std::uint64_t peer_source) const {
     group.store_relaxed(&share_->through, 0);
     group.store_relaxed(&share_->source, reinterpret_cast<std::uint64_t>(source));
     group.store_relaxed(&share_->peer_source, peer_source);
-    group.store_release(&share_->bytes, bytes_);  // pairs with Helper::search: who sees it sees that the last has ended
+    group.store_release(&share_->bytes, bytes_);  // pairs with Helper::search, which then sees that the last has ended
     group.store_release(&share_->claim, first_claim());
   }
 
@@ -36,10 +36,10 @@ class CopySender : public Sharing {
   }
 
   enum class Reach {
-    plain,  // copies what a plain copy can
+    plain,  // plain copies only
     all     // makes system copies too
   };
-  // Does what can be done without waiting for anybody: plain copies, or one of the system.
+  // Copies without waiting for anybody: plain copies, or one system call.
   template <class Group>
   Status lend(const Group& group, Reach reach) {
     const auto* source = source_at(group);
@@ -111,8 +111,8 @@ class CopySender : public Sharing {
   std::byte* destination_ = nullptr;
 };
 
-// What a rank does for its own messages to the peer while it waits for the peer's: two ranks that both wait for their
-// receives first would else each be alone.
+// Copies a rank's own messages to the peer while it waits for the peer's: two ranks that both wait for their receives
+// first would else each be alone.
 class Helper {
  public:
   Helper(const WaitView& wait, const View& view) : wait_(wait), view_(view), lender_(wait, view, 0, 0) {}

@@ -3,15 +3,15 @@
 // Receiver's memory holds a ring of 64-byte units that the sender writes. Every line (16 bytes) of a unit is two 8-byte
 // words of 4 bytes data and 4 bytes flag, so data and flag arrive together and need no fence. The flag is the lap of
 // the ring. Every unit of the ring is written whole in every lap, so a stale flag is always exactly one lap old: no
-// sequence number can wrap into a match. A message starts with a header line (what it is, how many bytes); a small one
-// carries its payload in the ring (path ll; the host device packs all but the smallest, packed.hpp), a large one
-// is announced and moves directly between the buffers.
+// sequence number can wrap into a match. A message starts with a header line (its kind, its number of bytes); a small
+// one carries its payload in the ring (path ll; the host device packs all but the smallest, packed.hpp), a large one is
+// announced and moves directly between the buffers.
 //
-// Sender's memory holds what the receiver writes back: credit (units consumed), postings (where a large receive wants
-// its data) and acks (messages pulled). All counters live in device memory and are advanced by the ops themselves, so
-// an op means the same eager or replayed. One op of a lane and direction runs at a time (message.hpp): the order of
-// streams sees to it on a GPU, a lock on the host (queue_lock.hpp). Waits on posted receives may run on any stream:
-// they take the lane's lock.
+// Sender's memory holds the words that the receiver writes back: credit (units consumed), postings (where a large
+// receive wants its data) and acks (messages pulled). All counters live in device memory and are advanced by the ops
+// themselves, so an op means the same eager or replayed. One op of a lane and direction runs at a time (message.hpp):
+// the order of streams sees to it on a GPU, a lock on the host (queue_lock.hpp). Waits on posted receives may run on
+// any stream: they take the lane's lock.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace onstream::lane {
 constexpr std::uint64_t kUnitBytes = 64;
 constexpr std::uint64_t kUnitLines = kUnitBytes / sizeof(Line);
 
-// What the first line of a message, or of a later step of a large one, says.
+// The kind in the first line of a message, or of a later step of a large one.
 enum class Header : std::uint64_t {
   data = 1,  // the payload follows in the ring
   push = 2,  // large: the sender waits for a posting, then writes into the destination, and each of its blocks leaves
@@ -55,12 +55,12 @@ ONSTREAM_BODY std::uint64_t header_bytes(std::uint64_t word) { return word & kBy
 ONSTREAM_BOTH std::uint64_t lines_for(std::uint64_t bytes) { return 1 + (bytes + kLineData - 1) / kLineData; }
 ONSTREAM_BOTH std::uint64_t units_for(std::uint64_t bytes) { return (lines_for(bytes) + kUnitLines - 1) / kUnitLines; }
 
-// What a receiver answers to an announcement, or posts ahead of it.
+// A receiver's answer to an announcement, or its posting ahead of it.
 enum class Answer : std::uint64_t {
   here = 1,     // write to `address`, `bytes` of room
   mine = 2,     // I fetch it myself (pull or chunks)
   refused = 3,  // it does not fit; `bytes` of room
-  foreign = 4   // as here, but only carry() can write there (shared_copy.hpp); whoever cannot leaves the message to me
+  foreign = 4   // as here, but only carry() can write there (shared_copy.hpp); a sender that cannot leaves it to me
 };
 
 // Written by the receiver into the sender's memory; lines as in the ring, flag = low half of number + 1.
@@ -138,8 +138,8 @@ struct alignas(64) Posted {
   Ticket ticket;
 };
 
-// Both ends of a lane between this rank and `peer`, as this rank's kernels see them. What a small message needs comes
-// first: kernel arguments are fetched by cache lines, and each line costs a tenth of a small message's time.
+// Both ends of a lane between this rank and `peer`, as this rank's kernels see them. The fields for a small message
+// come first: kernel arguments are fetched by cache lines, and each line costs a tenth of a small message's time.
 struct View {
   Sending* sending = nullptr;
   Returned* returned = nullptr;  // mine, written by the peer
@@ -156,7 +156,7 @@ struct View {
   Posting* peer_postings = nullptr;
   // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused; behind them
   // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push; the
-  // refusals (refusals.hpp); and who copies the peer's messages that were left to me (late.hpp).
+  // refusals (refusals.hpp); and the words about messages of the peer that were left to me (late.hpp).
   std::uint64_t* acks = nullptr;
   std::uint64_t* peer_acks = nullptr;
   Posted* posted = nullptr;
@@ -202,7 +202,7 @@ ONSTREAM_BODY Place place_of(const View& view, std::uint64_t head, std::uint32_t
   return Stretch(view, head).at(line);
 }
 
-// Of a payload line (0 based) that no wider access holds: any alignment, zero-padded at the end.
+// Loads a payload line (0 based) that no wider access holds: any alignment, zero-padded at the end.
 ONSTREAM_CALL std::uint64_t load_ragged(const void* source, std::uint64_t bytes, std::uint64_t line) {
   const std::uint64_t offset = line * kLineData;
   const auto* from = static_cast<const unsigned char*>(source) + offset;
@@ -222,7 +222,7 @@ ONSTREAM_BODY bool is_word(const void* address, std::uint64_t bytes, std::uint64
   return (line + 1) * kLineData <= bytes && reinterpret_cast<std::uintptr_t>(address) % kLineData == 0;
 }
 
-// How many half words of 4 bytes, if it consists of nothing else: what arrays of floats and ints are.
+// How many half words of 4 bytes, if it consists of nothing else, as arrays of floats and ints do.
 ONSTREAM_BODY std::uint32_t halves_of(const void* address, std::uint64_t bytes) {
   const bool all = (reinterpret_cast<std::uintptr_t>(address) | bytes) % sizeof(std::uint32_t) == 0;
   return all ? static_cast<std::uint32_t>(bytes / sizeof(std::uint32_t)) : 0;
@@ -240,7 +240,7 @@ ONSTREAM_BODY void store_halves(void* destination, std::uint32_t halves, std::ui
   if (half + 1 < halves) to[1] = static_cast<std::uint32_t>(value >> 32);
 }
 
-// What a message carries in the ring, as its source has it: any alignment, any number of bytes.
+// A message's payload in the ring, at its source: any alignment, any number of bytes.
 class Payload {
  public:
   ONSTREAM_BODY Payload(const void* source, std::uint64_t bytes)
@@ -282,8 +282,8 @@ ONSTREAM_BODY Status agree(const Group& group, Status mine) {
   return mine != Status::ok ? mine : Status::aborted;
 }
 
-// For the other threads of a group whose first one has waited: what it saw they see too, at their first look, and what
-// it gave up they do not wait for again. No barrier has to tell them which.
+// For the other threads of a group whose first one has waited: they see the data it saw, at their first look, and do
+// not repeat a wait it gave up. No barrier has to tell them which.
 template <class Ready>
 ONSTREAM_BODY Status look_too(const Ready& ready) {
   constexpr int kLooks = 1024;
@@ -297,8 +297,8 @@ ONSTREAM_BODY Status look_too(const Ready& ready) {
 // Whether an op that ended so has lost its lane: then nothing more can be said about the messages on it.
 ONSTREAM_BOTH bool loses_lane(Status status) { return status >= Status::timeout; }
 
-// Stores one unit: two words, then padding. The header line goes last, so that whoever sees it finds the rest on the
-// way.
+// Stores one unit: two words, then padding. The header line goes last, so that a reader that sees it finds the rest on
+// the way.
 template <class Group>
 ONSTREAM_BODY void store_unit(const Group& group, const View& view, std::uint64_t head, std::uint64_t word0,
                               std::uint64_t word1) {
@@ -328,7 +328,7 @@ struct Answered {
   std::uint64_t room;
 };
 
-// Whether the letter is whole and about message `number`, and what it says.
+// Whether the letter is whole and about message `number`; `out` gets its answer.
 ONSTREAM_BODY bool tells(const Letter& letter, std::uint64_t number, Answered& out) {
   const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
   if (!has_flag(letter.number, flag) || line_data(letter.number) != number) return false;
@@ -337,7 +337,7 @@ ONSTREAM_BODY bool tells(const Letter& letter, std::uint64_t number, Answered& o
   return true;
 }
 
-// Whether the receiver has answered for message `number`, and what.
+// Whether the receiver has answered for message `number`; `out` gets the answer.
 template <class Group>
 ONSTREAM_BODY bool answered(const Group& group, const View& view, std::uint64_t number, Answered& out) {
   const Letter lone = read_letter(group, view.postings + view.receives);
@@ -360,7 +360,7 @@ ONSTREAM_BODY void store_pair(const Group& group, std::uint64_t* first, std::uin
 constexpr std::uint64_t kLost = std::uint64_t{1} << 32;
 
 // Counts a block that is through with the lane's counters and the op's buffer; true for the last, if none gave up: it
-// advances the counters. One thread of each block. Says nothing about what is visible elsewhere.
+// advances the counters. One thread of each block. Orders no other memory accesses.
 template <class Group>
 ONSTREAM_BODY bool last_to_finish(const Group& group, std::uint64_t* finished, bool gave_up) {
   if (group.blocks() == 1) return !gave_up;
@@ -374,13 +374,13 @@ ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, s
   Fault fault;
   fault.op = static_cast<std::uint64_t>(op);
   fault.peer = static_cast<std::uint64_t>(view.peer);
-  fault.lane = static_cast<std::uint64_t>(view.lane);
+  fault.tag = static_cast<std::uint64_t>(view.lane);
   fault.bytes = bytes;
   fault.extra = extra;
   return fault;
 }
 
-// That of the op with this ticket.
+// The fault of the op with this ticket.
 ONSTREAM_BODY Fault of_ticket(Fault fault, const Ticket& ticket) {
   fault.owed = (ticket.use & kOwed) != 0 ? 1 : 0;
   return fault;

@@ -37,8 +37,8 @@ struct Refusal {
   std::uint64_t room;
 };
 
-// What became of a message whose ack has come, or the ack of a later one in its place. Where the list has lost what is
-// as old as the message, a false alarm is better than a loss that nobody hears of.
+// Whether a message was refused, and why, once its ack has come, or the ack of a later one in its place. Where the list
+// has lost notes as old as the message, a false alarm is better than a loss that nobody hears of.
 template <class Group>
 ONSTREAM_CALL Refusal refusal_of(const Group& group, const std::uint64_t* refusals, std::uint64_t number) {
   std::uint64_t oldest = ~std::uint64_t{0};

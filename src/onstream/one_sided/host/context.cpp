@@ -16,7 +16,7 @@ namespace {
 
 std::uintptr_t number_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
-// Words of 4 and 8 bytes go whole: whoever looks at them sees the old value or the new one.
+// Words of 4 and 8 bytes go whole: a reader sees the old value or the new one.
 void move(void* to, const void* from, std::size_t bytes) {
   const std::uintptr_t both = number_of(to) | number_of(from);
   if (bytes == 8 && both % 8 == 0) {
@@ -85,7 +85,7 @@ class Context::Implementation {
       one_sided_.run(batch.steps());
       return;
     }
-    pending_ = true;  // also if a later part fails: what came before it is on the stream
+    pending_ = true;  // also if a later part fails: the parts before it are on the stream
     one_sided_.run(batch.steps(), stream());
   }
   void finish() {
@@ -103,7 +103,7 @@ class Context::Implementation {
     enqueue(batch);
   }
   // A GPU's add and a CPU's to one word of host memory are not atomic with each other: where the CPU reaches the word,
-  // it adds, once what goes before is done.
+  // it adds, once the ops before it are done.
   static bool adds_by_cpu(const std::byte* here, SignalOp op) { return here != nullptr && op == SignalOp::add; }
   static void signal_here(std::byte* here, std::uint64_t value, SignalOp op) {
     auto* const word = reinterpret_cast<std::uint64_t*>(here);
@@ -134,7 +134,7 @@ Context::~Context() {
   try {
     quiet();
   } catch (const Error&) {
-    // The world has failed, and says so to whoever asks it.
+    // The world has failed, and its own calls report that.
   }
 }
 
@@ -237,7 +237,8 @@ void Context::carry(const Carriage& what) {
 
 bool Context::kernels_access(const void* local) const { return implementation_->device_.inspect(local).kernel_access; }
 
-// What neither the CPU nor one kernel can do. `lowest` is where the far layout's first byte in memory lies.
+// Does a transfer that neither the CPU nor one kernel can do. `lowest` is where the far layout's first byte in memory
+// lies.
 void Context::carry_pieces(const Carriage& what, const Remote& lowest) {
   const bool puts = what.direction == Direction::put;
   const Layout& far = puts ? *what.to_layout : *what.source_layout;
@@ -255,7 +256,7 @@ void Context::carry_pieces(const Carriage& what, const Remote& lowest) {
 void Context::put_signal_later(void* to, const void* source, std::size_t bytes, std::uint64_t* word,
                                std::uint64_t value, SignalOp op, int rank) {
   const auto at = implementation_->find_word("put_signal", word, sizeof *word, rank);
-  const Remote flag = at.remote();  // a look-up ends what the one before it gave
+  const Remote flag = at.remote();  // a look-up ends the result of the one before it
   std::byte* const flag_here = at.here();
   const auto spot = implementation_->find("put_signal", to, bytes, rank);
   require(source != nullptr || bytes == 0, "put_signal: the source of ", bytes, " B is a null pointer");
@@ -334,7 +335,7 @@ Status Context::finish_wait(Status status, const std::string& what) {
 }
 
 void Context::fence() {
-  implementation_->finish();  // what the CPU stores next must not pass what the stream has not stored yet
+  implementation_->finish();  // the CPU's next stores must not pass the stream's earlier ones
   HostGroup::fence();
 }
 

@@ -1,8 +1,8 @@
-// Context: one-sided ops on symmetric memory that the host issues - what OpenSHMEM calls by the same name.
+// Context: one-sided ops on symmetric memory that the host issues, as in a context of OpenSHMEM.
 //
 // Memory of another rank is named by the address that this rank has for the same place in its own part of a segment
 // (world.segment(), Heap). Where the CPU reaches both sides it does the op itself, with plain loads and stores; else
-// the context's own stream does, or the owner's helper thread. Which it was does not show.
+// the context's own stream does it, or the owner's proxy thread. The results are the same.
 //
 // Blocking ops are done when they return: a put is in the target's memory. `_later` ops are done after quiet(); until
 // then their source must stay as it is. All check their arguments and throw invalid_argument with the values: an
@@ -59,8 +59,8 @@ class Context {
     return value;
   }
 
-  // --- signals: the word is seen set after the data is seen. One that adds to memory that the CPU reaches is done by
-  // the CPU, atomic with those of other CPUs, and waits for what goes before it ---
+  // --- signals: the word is seen set after the data is seen. A signal that adds to memory that the CPU reaches is done
+  // by the CPU, atomic with those of other CPUs, and waits for the ops before it ---
   void put_signal(void* to, const void* source, std::size_t bytes, std::uint64_t* word, std::uint64_t value,
                   SignalOp op, int rank);
   void put_signal_later(void* to, const void* source, std::size_t bytes, std::uint64_t* word, std::uint64_t value,
@@ -133,8 +133,8 @@ class Context {
     }
     return found;
   }
-  // Until ready() says so, in rounds that burn, then yield, then sleep. `what()`: in words, for who is told that it
-  // never did: "a word of 8 B to be 3".
+  // Waits until ready() holds, in rounds that burn, then yield, then sleep. `what()`: the condition in words, for the
+  // error if it never held: "a word of 8 B to be 3".
   template <class Ready, class What>
   Status wait_for(const Ready& ready, const What& what) {
     const Status status = wait_for_peer(HostGroup(0, 1), host_waits(), one_sided::kAnyRank, ready);
@@ -186,9 +186,9 @@ class Context {
   }
 
   // --- order ---
-  // What this context put before is seen, by each rank, before what it puts after.
+  // Each rank sees this context's earlier puts before its later ones.
   void fence();
-  // All its ops are done; what was got is there, what was put is in the targets' memory.
+  // All its ops are done: data got is there, data put is in the targets' memory.
   void quiet();
   // quiet(), and every member's host has come.
   void barrier(Team& team);

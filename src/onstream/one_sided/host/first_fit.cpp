@@ -34,7 +34,7 @@ std::optional<std::size_t> FirstFit::allocate(std::size_t bytes, std::size_t ali
   return std::nullopt;
 }
 
-// What is left of a free piece in front of and behind [offset, offset + bytes) stays free.
+// The rest of a free piece, in front of and behind [offset, offset + bytes), stays free.
 void FirstFit::take(std::map<std::size_t, std::size_t>::iterator free, std::size_t offset, std::size_t bytes) {
   const auto [begin, length] = *free;
   free_.erase(free);

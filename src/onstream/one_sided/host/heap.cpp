@@ -122,7 +122,7 @@ void* Heap::allocate(std::size_t bytes, std::size_t alignment) {
 }
 
 void* Heap::allocate_zeroed(std::size_t bytes, std::size_t alignment) {
-  agree(concat("allocate_zeroed(", bytes, ", ", alignment, ')'));  // before claim(): who differs claims nothing
+  agree(concat("allocate_zeroed(", bytes, ", ", alignment, ')'));  // before claim(): calls that differ claim nothing
   std::byte* const address = address_of(claim(bytes, alignment));
   zero(address, bytes);
   agree("the zeroing of a piece");  // a peer may store there from now on

@@ -1,7 +1,7 @@
 // Heap: symmetric memory in pieces - malloc, calloc, realloc, aligned and free - on segments.
 //
 // Every call that says so is collective: all ranks make it with the same values, in the same order, and get the same
-// place in every rank's part. Nothing is communicated for that but a check, which names who differs (parameter
+// place in every rank's part. Only a check is communicated for that, which names the ranks that differ (parameter
 // heap_check; with `off` a wrong program corrupts memory, and a call is local unless the heap grows). With the check
 // on, all ranks have the memory when the call returns, and calls that differ change nothing on any rank; with it off a
 // barrier is the caller's. Not thread-safe; not to outlive its world.
@@ -49,13 +49,13 @@ class Heap {
 
   // Collective. Throws system when the heap is full for it and may not grow (full_for() tells that before), or some
   // rank's parts begin at no multiple of `alignment`: they do for all powers of two within the bytes of a segment, up
-  // to kMostAlignment, where there are addresses for that (device.hpp). What the piece holds is not known; that of
-  // allocate_zeroed() is zero on every rank, for which ranks meet a second time.
+  // to kMostAlignment, where there are addresses for that (device.hpp). The contents of the piece are undefined; those
+  // of allocate_zeroed() are zero on every rank, for which ranks meet a second time.
   void* allocate(std::size_t bytes, std::size_t alignment = kAlignment);
   void* allocate_zeroed(std::size_t bytes, std::size_t alignment = kAlignment);
-  // As realloc: keeps what fits, where it is if it can. `address` null: allocate. Nothing happens if it throws.
+  // As realloc: keeps the bytes that fit, in place if it can. `address` null: allocate. Nothing happens if it throws.
   void* reallocate(void* address, std::size_t bytes);
-  // Null is free already. Throws invalid_argument for what is no piece of this heap.
+  // Null is free already. Throws invalid_argument for an address that is no piece of this heap.
   void free(void* address);
   // Frees all segments on every rank at once; the heap is of no use after it.
   void close();

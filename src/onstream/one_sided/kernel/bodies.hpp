@@ -29,8 +29,8 @@ struct Barrier {
     group.settle(mine ^ reinterpret_cast<std::uint64_t>(first));
     group.wait_dependency();
     if (lets_in) group.launch_dependents();
-    if (first != nullptr) group.fence();  // what earlier work stored comes before the flags
-    (void)team.meet(group, mine, first);  // what does not end well has left a fault
+    if (first != nullptr) group.fence();  // earlier work's stores come before the flags
+    (void)team.meet(group, mine, first);  // a meeting that fails has left a fault
   }
 };
 
@@ -53,7 +53,7 @@ struct Walk {
 
 enum class Many : std::uint8_t { all, any, some };
 
-// One block. `first` is the wait for the first word; what does not end well leaves a fault.
+// Runs in one block. `first` is the wait for the first word; a wait that fails leaves a fault.
 struct WaitMany {
   WaitView wait;
   Step first;

@@ -7,14 +7,14 @@
 //   }
 //
 // Memory of a peer is named by the address that *this* rank has for the same place in its own part; peer() translates.
-// A scope says who does an op together (device/kernel/scopes.hpp: thread, warp, block; a kernel body's Group is its
-// block). All threads of the scope make the call. The same text runs on the host device, where each scope is the
+// A scope is the threads that do an op together (device/kernel/scopes.hpp: thread, warp, block; a kernel body's Group
+// is its block). All threads of the scope make the call. The same text runs on the host device, where each scope is the
 // calling thread.
 //
 // Order: puts are done with their source once the scope has synchronised, and seen by the peer, in no order, some time.
-// What must come after them is told by put_signal(), signal(), fence() or quiet(). A wait that returns ok acquires:
-// what was put before the word was set is seen behind it. Every wait ends: with its condition, at the world's deadline,
-// or when the world has failed. The latter two fail the world and say so in its story; the kernel must then touch no
+// Stores that must come after them need put_signal(), signal(), fence() or quiet(). A wait that returns ok acquires:
+// data put before the word was set is seen behind it. Every wait ends: with its condition, at the world's deadline, or
+// when the world has failed. The latter two fail the world and say so in its story; the kernel must then touch no
 // memory of a peer any more.
 #pragma once
 
@@ -99,7 +99,7 @@ ONSTREAM_BOTH bool has_one(std::size_t count, const int* left_out) {
   return false;
 }
 
-// What wait_line() ends with.
+// The result of wait_line().
 struct HeardLine {
   std::uint64_t value;
   Status status;
@@ -142,7 +142,7 @@ struct SegmentView {
   ONSTREAM_BODY void put(const Scope& scope, void* to, const void* source, std::size_t byte_count, int of) const {
     scope.copy_alone(peer(static_cast<std::byte*>(to), of), source, byte_count);
   }
-  // What is got is there for the whole scope when the call returns.
+  // The data is there for the whole scope when the call returns.
   template <class Scope>
   ONSTREAM_BODY void get(const Scope& scope, void* to, const void* source, std::size_t byte_count, int of) const {
     scope.copy_alone(to, peer(static_cast<const std::byte*>(source), of), byte_count);
@@ -154,7 +154,7 @@ struct SegmentView {
                                  int of) const {
     block.copy(peer(static_cast<std::byte*>(to), of), source, byte_count);
   }
-  // One element of 4 or 8 bytes, by the calling thread: whole, whoever looks.
+  // The calling thread stores one element of 4 or 8 bytes; every reader sees it whole.
   template <class T, class Group = NativeGroup>
   ONSTREAM_BODY void put_value(T* to, T value, int of) const {
     Group::store_relaxed(one_sided::word_at(peer(to, of)), one_sided::bits_of(value));
@@ -214,7 +214,7 @@ struct SegmentView {
     if (!block.sync_or(last)) return;
     if (block.rank() == 0) block.store_relaxed(ticket, 0);
     // The other blocks' bytes before the word: signal() has a fence behind the ticket that the last block has read.
-    // What sets the word is a release store of system scope, which a GPU carries out as that fence and a store.
+    // signal() sets the word by a release store of system scope, which a GPU carries out as that fence and a store.
     signal(block, word, value, op, of);
   }
   // 8 bytes that prove their own arrival: one store of 16 bytes, no fence. The line is 16 bytes, aligned; `tag` must
@@ -311,7 +311,8 @@ struct SegmentView {
     }
     return found;
   }
-  // Until `ready()`, in the calling thread: for conditions of the caller's own. It must acquire what it looks at.
+  // Waits in the calling thread until `ready()`: for conditions of the caller's own. It must acquire the words it
+  // reads.
   template <class Scope, class Ready>
   ONSTREAM_BODY Status wait_for(const Scope& scope, const Ready& ready) const {
     const Status status = wait_for_peer(scope, waits, one_sided::kAnyRank, ready);
@@ -368,13 +369,13 @@ struct SegmentView {
   }
 
   // --- order ---
-  // What the scope put before is seen by every peer before what it puts after.
+  // Every peer sees the scope's earlier puts before its later ones.
   template <class Scope>
   ONSTREAM_BODY void fence(const Scope& scope) const {
     scope.fence();
     scope.sync();
   }
-  // What the scope put before is in the peers' memory.
+  // The scope's earlier puts are in the peers' memory when it returns.
   template <class Scope>
   ONSTREAM_BODY void quiet(const Scope& scope) const {
     fence(scope);  // an acquire-release fence of system scope waits for the answers to earlier stores
@@ -403,10 +404,10 @@ struct TeamView {
   std::int32_t rank = 0;  // in the team
   std::int32_t size = 0;
   std::int32_t ranks[kInline] = {};         // in the world, of the first members
-  std::uint64_t* flags = nullptr;           // of this rank: what number each member has come to
+  std::uint64_t* flags = nullptr;           // of this rank: the number that each member has come to
   std::uint64_t* number = nullptr;          // of this rank's last barrier
   std::uint64_t* theirs[kInline] = {};      // this rank's flag at each of the first members
-  std::uint64_t* const* further = nullptr;  // at all members, where there are more, in memory of who uses the view
+  std::uint64_t* const* further = nullptr;  // at all members, where there are more, in memory of the view's user
   const std::int32_t* further_ranks = nullptr;
 
   ONSTREAM_BODY std::int32_t world_rank(int member) const {
@@ -414,11 +415,11 @@ struct TeamView {
   }
   ONSTREAM_BODY std::uint64_t* flag_at(int member) const { return size <= kInline ? theirs[member] : further[member]; }
 
-  // Every member has come; what any stored before it, in memory that others reach, is seen behind it. By all threads of
-  // the scope, and by no other scope of this rank meanwhile.
+  // Every member has come when it returns, and their earlier stores to memory that others reach are seen. All threads
+  // of the scope call it, and no other scope of this rank meanwhile.
   template <class Scope>
   ONSTREAM_BODY Status barrier(const Scope& scope) const {
-    scope.sync();  // what the scope's other threads did before is told by the releases too; the last barrier is over
+    scope.sync();  // the releases tell of the other threads' stores too; the last barrier is over
     const std::uint64_t mine = scope.load_relaxed(number) + 1;
     // A GPU fences while that number is on its way; the host's release costs nothing. Either pairs with await().
     if constexpr (!kOnHost<Scope>) scope.fence();
@@ -427,8 +428,8 @@ struct TeamView {
     return status;
   }
 
-  // The same as barrier number `mine`, for who has counted it. On a GPU what the scope stored before is not told.
-  // `first` is first_flag().
+  // The same as barrier number `mine`, for a caller that has counted it. On a GPU it does not release the scope's
+  // earlier stores. `first` is first_flag().
   template <class Scope>
   ONSTREAM_BODY Status meet(const Scope& scope, std::uint64_t mine, std::uint64_t* first) const {
     if (first != nullptr) tell(scope, first, mine);

@@ -1,10 +1,10 @@
 // Step: one one-sided op as a kernel runs it, and the body that runs a list of them in one launch.
 //
 // The list travels in the kernel's arguments, so it needs no memory of its own and a captured launch keeps it. Steps
-// run in order, in one block. A list of copies, none of which touches what another writes, may have many blocks, each
-// doing its share of every copy; what such a list tells peers behind its copies is done by the block that finishes last
-// (`ticket`, see tickets.hpp). A wait that fails ends the list: the rest is not done, by this launch and by the list's
-// later ones (`ended`), and the fault says why. What the copy engine copies is: it looks at nothing.
+// run in order, in one block. A list of copies, none of which touches bytes that another writes, may have many blocks,
+// each doing its share of every copy; the block that finishes last does the signals that follow the copies (`ticket`,
+// see tickets.hpp). A wait that fails ends the list: the rest is not done, by this launch and by the list's later ones
+// (`ended`), and the fault says why. Copies of the copy engine are made all the same: it looks at nothing.
 #pragma once
 
 #include <cstdint>
@@ -87,7 +87,7 @@ ONSTREAM_BOTH bool tells(const Step& step) {
   return step.kind == StepKind::store || step.kind == StepKind::add || step.kind == StepKind::beside;
 }
 
-// What tells somebody, as it is told, in the calling thread.
+// The calling thread does a step that tells().
 template <class Group>
 ONSTREAM_BODY void write(const Group& group, const Step& step) {
   if (step.kind == StepKind::beside) {
@@ -132,7 +132,7 @@ struct Steps {
     if (ticket != nullptr) {
       for (; i < copies; ++i) move(group, steps[i]);
       if (!is_last(group)) return;
-      fenced = false;  // the other blocks' bytes too come before what is told: pairs with their fences
+      fenced = false;  // the other blocks' bytes too come before the signals: pairs with their fences
     }
     for (; i < count; ++i) {
       const Step& step = steps[i];
@@ -151,7 +151,7 @@ struct Steps {
       } else if (group.rank() == 0 && fenced && resets(i)) {
         reset(group, step);
       } else if (group.rank() == 0) {
-        // Pairs with the acquire of whoever waits for the word. A store of a word brings its own.
+        // Pairs with the acquire of a wait for the word. A store of a word brings its own.
         if (!fenced && !releases(step)) group.fence();
         step.kind == StepKind::atomic ? change(group, step) : write(group, step);
       }
@@ -163,8 +163,8 @@ struct Steps {
   }
 
  private:
-  // Of all blocks, whether this one has come here last: what the others stored is then told about by what it stores
-  // behind a fence of its own, which on a GPU is part of a release store of system scope.
+  // Whether this block has come here last of all: its stores behind a fence of its own, which on a GPU is part of a
+  // release store of system scope, then tell of the others' stores too.
   template <class Group>
   ONSTREAM_CALL bool is_last(const Group& group) const {
     group.sync();
@@ -200,7 +200,7 @@ struct Steps {
     }
   }
 
-  // Words of 4 and 8 bytes go whole: whoever looks at them sees the old value or the new one.
+  // Words of 4 and 8 bytes go whole: a reader sees the old value or the new one.
   template <class Group>
   ONSTREAM_BODY static void move(const Group& group, const Step& step) {
     if (is_word<std::uint64_t>(step) || is_word<std::uint32_t>(step)) {
@@ -229,8 +229,8 @@ struct Steps {
   }
 };
 
-// One wait, and one word that is written, perhaps with what lies beside it: most of a program's small ops. A kernel's
-// first trip through its code is slow, as that comes from far away: these are short, and straight on.
+// One wait, and one word that is written, perhaps with the word beside it: most of a program's small ops. A kernel's
+// first trip through its code is slow, as the code comes from far away: these are short, and straight on.
 struct OneWait {
   WaitView wait;
   Step step;
@@ -255,11 +255,11 @@ struct OneWrite {
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (group.rank() != 0) return;
     write(group, step);
-    if (step.kind == StepKind::beside) group.fence();  // as in a list: a later op may tell of what lies beside it
+    if (step.kind == StepKind::beside) group.fence();  // as in a list: a later op may tell of the word beside it
   }
 };
 
-// What one op needs, and what a launch can carry: CUDA's arguments end at 4096 B.
+// The steps that one op needs, and those that a launch can carry: CUDA's arguments end at 4096 B.
 using FewSteps = Steps<4>;
 using ManySteps = Steps<120>;
 static_assert(sizeof(ManySteps) <= 4096, "a kernel's arguments end there");

@@ -1,10 +1,10 @@
-// Lent: the memory of this rank that its helper may touch for peers - its parts of segments, what it lent as a window,
-// and what it lent to peers that were told the address.
+// Lent: the memory of this rank that its proxy may touch for peers - its parts of segments, memory lent as a window,
+// and memory lent to peers that were told the address.
 //
-// An entry begins before a peer can know of the memory and ends before the memory does. Its end waits until the helper
+// An entry begins before a peer can know of the memory and ends before the memory does. Its end waits until the proxy
 // is through with it, so once an entry has ended nothing touches its memory any more; the other entries come and go
-// meanwhile. A request names the entry that it means: memory that has taken the place of what is gone is not mistaken
-// for it. A forked child, which has no helper, ends none. Thread-safe.
+// meanwhile. A request names the entry that it means: newer memory at the address of an entry that is gone is not
+// mistaken for it. A forked child, which has no proxy, ends none. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -22,8 +22,8 @@
 
 namespace onstream::one_sided {
 
-// What entry a request means: a segment's, by its number; another, by the number that its owner told; or, 0, whichever
-// the address lies in.
+// The entry that a request means: a segment's, by its number; another, by the number that its owner told; or, 0, the
+// entry that the address lies in.
 using LentId = std::uint64_t;
 constexpr LentId kByAddress = 0;
 constexpr LentId id_of_segment(std::uint64_t number) { return 2 * number; }
@@ -46,7 +46,7 @@ class Lent : public std::enable_shared_from_this<Lent> {
   };
   std::shared_ptr<const Loan> lend(const void* address, std::size_t bytes);
 
-  enum class Where { cpu, gpu };  // who can touch it
+  enum class Where { cpu, gpu };  // the processor that can touch it
   // Calls touch(where) while the bytes are sure to be there. Where they are not it gives the reason; else nothing.
   // touch() may take long: a kernel of it waits for room on the GPU.
   template <class Touch>
@@ -87,11 +87,11 @@ class Lent : public std::enable_shared_from_this<Lent> {
 
   const ForkGuard guard_;
   std::shared_ptr<Device> device_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the fields below
   Entries entries_;
   std::vector<LentId> in_use_;
   std::condition_variable used_;        // something is in use no more
-  std::map<LentId, std::size_t> gone_;  // bytes of the newest entries that have ended, for what is told of them
+  std::map<LentId, std::size_t> gone_;  // bytes of the newest entries that have ended, for the texts about them
   std::uint64_t loans_ = 0;
 };
 

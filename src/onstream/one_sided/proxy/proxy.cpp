@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-// What fails the world in its own words.
+// A refused request, which fails the world with this story.
 struct Refusal {
   std::string story;
 };
@@ -170,7 +170,7 @@ void Proxy::move(void* destination, const void* source, std::size_t bytes, Lent:
     device_->copy(destination, source, bytes, stream_);
     device_->synchronize(stream_);
   } else if (whole_word(sizeof(std::uint32_t)) || whole_word(sizeof(std::uint64_t))) {
-    // Whoever looks at the word sees it whole.
+    // A reader sees the word whole.
     if (bytes == sizeof(std::uint64_t)) {
       std::uint64_t value = 0;
       std::memcpy(&value, source, bytes);

@@ -2,13 +2,13 @@
 //
 // Every ordered pair of ranks has two slots in pinned memory of the target: the asking rank claims both, leaves its
 // request and the bytes in one, and sets `work`; the target's thread does it and clears `work`, which is both the
-// receipt and the slot free again. What has several chunks claims the slots for each two, and takes them in turn, so
-// that the asking rank copies one while the target's thread copies the other. Nothing counts, so a captured request
+// receipt and the slot free again. A transfer of several chunks claims the slots for each two, and takes them in turn,
+// so that the asking rank copies one while the target's thread copies the other. Nothing counts, so a captured request
 // means the same at every replay. A rank's own lock, held for no longer than such a claim, keeps its streams from using
 // a peer's slots at once. The thread runs while the Proxy lives.
 //
-// It touches what the target has lent (lent_memory.hpp) and nothing else: any other request fails the world with who
-// asked for what of whom, is not answered, and is the last that the thread looks at.
+// It touches memory that the target has lent (lent_memory.hpp) and nothing else: any other request fails the world,
+// with a story that names both ranks and the memory, is not answered, and is the last that the thread looks at.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ struct alignas(64) ProxyRequest {
   std::uint64_t value = 0;    // of a store, add or atomic
 };
 
-// A Work, and what entry of the target's Lent it is for: one word, as words are what a request costs.
+// A Work, and the entry of the target's Lent that it is for: one word, as the cost of a request is its words.
 constexpr std::uint64_t asked(Work work, LentId id) { return id << 8 | static_cast<std::uint64_t>(work); }
 constexpr Work work_of(std::uint64_t asked) { return static_cast<Work>(asked & 0xff); }
 constexpr LentId lent_of(std::uint64_t asked) { return asked >> 8; }
@@ -58,7 +58,7 @@ class Proxy {
   }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
   std::uint64_t* lock(int peer) const { return locks_of_peers() + peer; }
-  // What steps touch here: for a graph, which may outlive this object.
+  // The memory that steps touch here: for a graph, which may outlive this object.
   std::shared_ptr<const void> memory() const { return std::make_shared<const Memories>(slots_, locks_); }
 
  private:
@@ -67,7 +67,7 @@ class Proxy {
   void serve();
   bool look();
   void perform(int asker, const ProxyRequest& request, std::byte* data);
-  // Throws what is wrong with a request that no rank of this library makes. Gives the bytes that it touches.
+  // Throws a Refusal for a request that no rank of this library makes. Returns the bytes that the request touches.
   std::size_t checked(const ProxyRequest& request) const;
   void touch(const ProxyRequest& request, std::byte* data, Lent::Where where);
   void change(const ProxyRequest& request, std::byte* data, Lent::Where where);

@@ -117,7 +117,7 @@ void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
 
 namespace {
 
-// Calls piece(offset in `to`, offset in `from`, bytes) for what is contiguous on both sides, in order.
+// Calls piece(offset in `to`, offset in `from`, bytes) for each run that is contiguous on both sides, in order.
 template <class Piece>
 void each_piece(const char* what, const Layout& to, const Layout& from, const Piece& piece) {
   require(to.bytes() == from.bytes(), what, ": layouts of equal bytes, but the destination is ", to.describe(),

@@ -38,8 +38,8 @@ struct Signal {
   std::size_t width = 8;  // bytes of the word: 4 or 8; its address is a multiple of it
 };
 
-// Words of this rank's own memory, side by side, but for those that `left_out` leaves out: an int for each, not 0 for
-// those. Null: none.
+// Words of this rank's own memory, side by side, without those that `left_out` leaves out: an int for each word, not 0
+// for those. Null: none.
 struct WordRow {
   const void* first = nullptr;
   std::size_t count = 0;
@@ -66,7 +66,7 @@ class Batch {
   // memory of this rank that kernels access, or nowhere if that is null; compare_swap needs it, for the expected value.
   void atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old = nullptr,
               std::uint64_t expected = 0);
-  // Waits for a word of this rank's memory. What was put before the word was set is seen behind the wait.
+  // Waits for a word of this rank's memory. Data put before the word was set is seen behind the wait.
   void wait(const void* word, const Until& until);
   // Stores a word of this rank's memory, as a signal to itself or to its host.
   void store(void* word, std::uint64_t value, std::size_t width);
@@ -93,13 +93,13 @@ class Batch {
   bool asks_helper(const Remote& place);
   static std::uint64_t asked_of(const Remote& place, one_sided::Work work);
   void claim_helper(int peer);
-  // Leaves the request in one of the peer's slots; waits until what was left there is done.
+  // Leave the request in one of the peer's slots, and wait until the request there is done.
   void ask_helper(int peer, std::size_t slot, const one_sided::ProxyRequest& request);
   void await_helper(int peer, std::size_t slot);
   void release_helper(int peer);
 
   OneSidedImplementation* one_sided_;
-  std::array<one_sided::Step, 4> few_;  // what one op needs, without an allocation
+  std::array<one_sided::Step, 4> few_;  // the steps of one op, without an allocation
   std::size_t few_count_ = 0;
   std::vector<one_sided::Step> many_;  // all steps, when they are more
   std::vector<std::uint64_t> staged_;

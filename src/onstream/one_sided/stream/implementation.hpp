@@ -1,4 +1,4 @@
-// What OneSided and Batch share: the device, the helper, and how a list of steps is cut into launches.
+// The state that OneSided and Batch share: the device, the proxy, and how a list of steps is cut into launches.
 #pragma once
 
 #include <map>
@@ -66,9 +66,9 @@ class OneSidedImplementation {
   // For waits of the CPU, which tells of them itself.
   WaitView host_waits() const;
   Status finish_wait(Status status, const std::string& what);
-  // After work was enqueued: keeps what it needs, and makes the world's end wait for it.
+  // Call it after work was enqueued: it keeps the memory that the work needs, and makes the world's end wait for it.
   Noted note(Stream stream);
-  // The same; a graph is not launched once a segment was freed that its steps use, or that is among the staged ones.
+  // The same; a graph is not launched once a segment that its steps use, or a staged one, was freed.
   void note(std::span<const one_sided::Step> steps, std::span<const std::uint64_t> staged, Stream stream);
   // For kernels in memory of kind `device`, for the CPU in `pinned`.
   std::shared_ptr<Memory> table_of(const void* values, std::size_t bytes, MemoryKind kind);

@@ -21,7 +21,7 @@ bool touch(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_
   return a < b + b_bytes && b < a + a_bytes;
 }
 
-// Whether a copy writes what the other reads or writes: then they must not run side by side.
+// Whether a copy writes bytes that the other reads or writes: then they must not run side by side.
 bool collide(const Step& first, const Step& second) {
   return touch(first.target, first.bytes, second.target, second.bytes) ||
          touch(first.target, first.bytes, second.source, second.bytes) ||
@@ -121,7 +121,7 @@ void OneSidedImplementation::cut(std::span<const Step> steps, const Emit& emit) 
   std::size_t first = 0;
   std::size_t bytes = 0;
   bool ordered = false;    // something stands in the part that is no copy
-  bool one_block = false;  // a part that is more than copies and what is told behind them
+  bool one_block = false;  // a part that is more than copies and the signals behind them
   bool waited = false;     // something in the parts before
   const auto end = [&](std::size_t next) {
     if (next > first) {
@@ -157,7 +157,7 @@ void OneSidedImplementation::cut(std::span<const Step> steps, const Emit& emit) 
   end(steps.size());
 }
 
-// Many blocks for many bytes, in a part of copies and of what is told behind them.
+// Many blocks for many bytes, in a part of copies and the signals behind them.
 Grid OneSidedImplementation::grid_for(std::span<const Step> steps) const {
   constexpr std::size_t kWord = 16;
   constexpr std::size_t kWarp = 32;
@@ -210,7 +210,7 @@ void OneSidedImplementation::enqueue(std::span<const Step> steps, std::span<cons
   try {
     cut(steps, enqueue_part);
   } catch (...) {
-    note(steps, staged, stream);  // what came before the part that failed is on the stream
+    note(steps, staged, stream);  // the parts before the one that failed are on the stream
     throw;
   }
 }

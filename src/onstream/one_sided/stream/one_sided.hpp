@@ -1,14 +1,14 @@
 // One-sided ops: put, get, signals and waits, on windows of every rank's memory.
 //
 // Ordered on a stream, captured in a graph, or with the host waiting; the peer takes no part. A put is done on the
-// stream when its bytes are in the window, so whatever the stream tells the peer afterwards is true. Ops of one stream
-// are ordered; ops of different streams, or of the host, are not.
+// stream when its bytes are in the window, so the stream may tell the peer of them afterwards. Ops of one stream are
+// ordered; ops of different streams, or of the host, are not.
 //
 // A part that this rank's kernels cannot address (plain host memory of another process, say) is reached through its
-// owner's helper thread: the same ops, with the same promises, at the speed of a copy by a CPU that wakes up.
-// Errors on a stream are values: the fault fails the world, as a wait that passed its deadline does everywhere. Of a
-// batch nothing is done behind a wait that failed, but for what the copy engine copies (parameter copy_min_bytes, and
-// plain host memory): such copies are made, and nothing tells a peer of them.
+// owner's proxy thread: the same ops, with the same promises, at the speed of a copy by a CPU that wakes up. Errors on
+// a stream are values: the fault fails the world, as a wait that passed its deadline does everywhere. A batch does
+// nothing behind a wait that failed, except the copy engine's copies (parameter copy_min_bytes, and plain host memory):
+// such copies are made, and nothing tells a peer of them.
 #pragma once
 
 #include <cstddef>
@@ -30,17 +30,17 @@ class OneSided {
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
 
-  // Collective: from here on this rank's helper serves windows that peers make of what they alone know, where this rank
-  // lends them that memory.
+  // Collective: from here on this rank's proxy serves windows that peers make alone, where this rank lends them the
+  // memory.
   void start_helper();
-  // While the handle lives, peers that know the address may have this rank's helper touch the memory, which is the
-  // caller's. Not collective. The handle's end may wait for what the helper is doing with the memory.
+  // While the handle lives, peers that know the address may have this rank's proxy touch the memory, which is the
+  // caller's. Not collective. The handle's end may wait for the proxy's work on the memory.
   std::shared_ptr<const void> lend(const void* address, std::size_t bytes);
 
   // --- symmetric memory ---
   // Collective. Parts that a rank cannot map (private memory, parameter path `stage`) are reached through their owners.
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
-  // Collective: frees every rank's part at once. Waits for the one-sided ops of this rank; whatever else uses the
+  // Collective: frees every rank's part at once. Waits for the one-sided ops of this rank; all other work on the
   // segment must have finished, on every rank.
   void free(const std::shared_ptr<Segment>& segment);
   // The place in rank's part that `address` is in this rank's part of a segment. Throws invalid_argument when it is in
@@ -54,7 +54,7 @@ class OneSided {
   void atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old,
               std::uint64_t expected, Stream stream);
   // Between layouts of equal bytes(), laid from these places. Where the part is reached directly the local memory is
-  // such as kernels access; else the owner's helper moves the pieces one by one.
+  // such as kernels access; else the owner's proxy moves the pieces one by one.
   void put(const Remote& to, const Layout& to_layout, const void* source, const Layout& source_layout, Stream stream);
   void get(void* destination, const Layout& to_layout, const Remote& from, const Layout& from_layout, Stream stream);
   void put(const Remote& to, const void* source, std::size_t bytes, Stream stream);

@@ -24,8 +24,8 @@ std::shared_ptr<Segment> OneSidedImplementation::segment(std::size_t bytes, Memo
   }
   row->window = std::make_shared<Window>(*fabric_, std::shared_ptr<Segment>(std::shared_ptr<void>(), made.get()));
   segments_->add(*made, row);
-  // The handle that programs hold: with the last of them the row goes, what peers may ask of the helper, the table of
-  // views, and then the memory.
+  // The handle that programs hold: with the last of them go the row, the proxy's entry for peers, the table of views,
+  // and then the memory.
   const auto let_go = [made, rows = std::weak_ptr(segments_), lent = std::weak_ptr(lent_),
                        tables = std::weak_ptr(tables_)](Segment* gone) mutable {
     if (const auto living = rows.lock()) living->remove(*gone);

@@ -44,14 +44,14 @@ TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, Te
   return view;
 }
 
-// What a member asks for, in one word.
+// The colour and key that a member asks for, in one word.
 std::uint64_t as_word(int colour, int key) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(colour)) << 32 | static_cast<std::uint32_t>(key);
 }
 int colour_of(std::uint64_t word) { return static_cast<int>(static_cast<std::uint32_t>(word >> 32)); }
 int key_of(std::uint64_t word) { return static_cast<int>(static_cast<std::uint32_t>(word)); }
 
-// What all members of each new team can have, by colour.
+// The slots that all members of each new team can have, by colour.
 std::map<int, TeamWords::Offer> offers_of(const std::vector<Team::Words>& all) {
   std::map<int, TeamWords::Offer> offers;
   for (const auto& [asked, free, may_be_free, changes] : all) {
@@ -65,8 +65,8 @@ std::map<int, TeamWords::Offer> offers_of(const std::vector<Team::Words>& all) {
   return offers;
 }
 
-// Whether all new teams can have words now. Throws if one cannot and nothing has changed since `before`: what another
-// thread's split takes and gives back meanwhile is seen at some members before that, at others behind it.
+// Whether all new teams can have words now. Throws if one cannot and nothing has changed since `before`: slots that
+// another thread's split takes and gives back meanwhile are seen at some members before that, at others behind it.
 bool have_words(const std::vector<Team::Words>& all, const std::vector<Team::Words>& before, int slots) {
   bool now = true;
   for (const auto& [colour, offer] : offers_of(all)) {
@@ -202,8 +202,8 @@ std::vector<Team::Words> Team::exchange(const Words& mine) {
   return all;
 }
 
-// Who is in which team and what is free; then whether all could claim what their team is to have, clean, or else the
-// same again. All members see the same words, so they choose alike, and what some cannot have nobody has.
+// Members exchange their team and their free slots; then whether all could claim their team's slot, clean, or else they
+// start again. All members see the same words, so they choose alike, and no member has a slot that another cannot have.
 std::shared_ptr<Team> Team::split(int colour, int key) {
   Split split(*words_, slot_);
   std::vector<Words> all;
@@ -218,7 +218,7 @@ std::shared_ptr<Team> Team::split(int colour, int key) {
     const TeamWords::Offer mine = words_->offer();
     const std::vector<Words> before =
         std::exchange(all, exchange({as_word(colour, key), mine.free, mine.may_be_free, mine.changes}));
-    split.begin();  // not before all have come: who is not here yet may be in another split
+    split.begin();  // not before all have come: a member not here yet may be in another split
     if (!have_words(all, before, words_->slots())) continue;
     made = std::ranges::all_of(exchange({has_claimed() ? 1u : 0u}), [](const Words& words) { return words[0] == 1; });
     if (!made) split.release();

@@ -42,8 +42,8 @@ class Team : public std::enable_shared_from_this<Team> {
   std::optional<int> member_of(int world_rank) const;  // nothing: not in the team
   std::span<const int> members() const { return members_; }
 
-  // --- new teams; collective over this one, and threads may split several teams at once. Null for those who are in no
-  // new team. Throw, on every member, when some new team's members have no words for another one (parameter teams) ---
+  // --- new teams; collective over this one, and threads may split several teams at once. Null for members of no new
+  // team. Throw, on every member, when some new team's members have no words for another one (parameter teams) ---
   // Those of one colour, by key, then by rank.
   std::shared_ptr<Team> split(int colour, int key);
   // Members first, first + step, ..., count of them.
@@ -52,8 +52,8 @@ class Team : public std::enable_shared_from_this<Team> {
   std::pair<std::shared_ptr<Team>, std::shared_ptr<Team>> split_2d(int width);
 
   // --- barriers ---
-  // On a stream, one small kernel; may be captured. What was enqueued before it has happened on every member's stream,
-  // and is seen behind it.
+  // On a stream, one small kernel; may be captured. Work enqueued before it has happened on every member's stream, and
+  // is seen behind it.
   void barrier(Stream stream);
   // The hosts meet; enqueued work does not matter. Throws the story when the world failed meanwhile: timeout where this
   // rank's own deadline passed, else aborted.
@@ -64,7 +64,7 @@ class Team : public std::enable_shared_from_this<Team> {
   // --- between hosts ---
   static constexpr std::size_t kExchangeWords = 4;
   using Words = std::array<std::uint64_t, kExchangeWords>;
-  // Collective: what every member gives, in their order.
+  // Collective: the words of every member, in their order.
   std::vector<Words> exchange(const Words& mine);
 
  private:
@@ -81,7 +81,7 @@ class Team : public std::enable_shared_from_this<Team> {
   int rank_ = -1;
   TeamView host_;    // flags in memory that every CPU touches
   TeamView stream_;  // flags that kernels touch
-  TeamView kernel_;  // likewise, for the program's own
+  TeamView kernel_;  // flags that the program's own kernels touch
   std::vector<std::shared_ptr<Memory>> tables_;
   std::mutex barriers_;     // held while one of a stream is enqueued
   LastEpoch last_barrier_;  // of a stream

@@ -1,9 +1,9 @@
 // TeamWords: the symmetric words of all teams of a world, one slot a team.
 //
 // A slot has words for hosts (in pinned memory) and for kernels (in device memory), which every rank addresses at every
-// other. Which slots are free, each rank knows of itself; a new team takes the lowest one that is free at all members.
-// Threads of a rank may split several teams at once, and a team may go on any thread: what slots are for is locked. A
-// team that goes in a forked child keeps its slot.
+// other. Each rank knows which of its slots are free; a new team takes the lowest one that is free at all members.
+// Threads of a rank may split several teams at once, and a team may go on any thread: the state of the slots is locked.
+// A team that goes in a forked child keeps its slot.
 #pragma once
 
 #include <cstdint>
@@ -36,14 +36,14 @@ class TeamWords {
   // For this split. False: it is not free, or belongs to a split of a team with a lower slot, which goes first. Members
   // of two such teams that are in both agree which that is, so of splits that claim at once one always gets on.
   bool claim(int slot, int parent);
-  void keep(int slot);     // what was claimed is a team's
+  void keep(int slot);     // the claimed slot is a team's now
   void release(int slot);  // claimed or kept
   int slots() const { return slots_; }
 
   // Where rank's flags of a slot lie, as this rank addresses them: one word a member, then the barrier's number.
   std::uint64_t* flags(Kind kind, int slot, int rank) const;
   std::uint64_t* number(Kind kind, int slot, int rank) const { return flags(kind, slot, rank) + size_; }
-  // What rank was told by `member`.
+  // The words that `member` gave to `rank`.
   std::uint64_t* exchanged(int slot, int rank, int member) const;
   // All words of this rank's slot are 0 again. No member may be in a barrier.
   void zero(StreamPool& streams, int slot);
@@ -57,7 +57,7 @@ class TeamWords {
   int slots_;
   std::size_t flag_bytes_;    // of one kind of barrier
   std::size_t host_bytes_;    // of one slot
-  mutable std::mutex mutex_;  // guards what follows, one bit a slot
+  mutable std::mutex mutex_;  // guards the fields below, one bit a slot
   std::uint64_t free_;
   std::uint64_t claimed_ = 0;  // not free, and no team's yet
   std::uint64_t changes_ = 0;

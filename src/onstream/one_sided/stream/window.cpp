@@ -8,8 +8,8 @@ namespace onstream {
 
 namespace {
 
-// What a rank tells about its part: lines of text. First its bytes, its address and the id by which it is lent; then
-// one line for every peer, the address at which that peer sees it or why it does not.
+// A rank's account of its part: lines of text. First its bytes, its address and the id by which it is lent; then one
+// line for every peer, the address at which that peer sees it or why it does not.
 class Notice {
  public:
   Notice(Fabric& fabric, one_sided::LentId id, void* address, std::size_t bytes) {

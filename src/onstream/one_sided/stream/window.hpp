@@ -3,8 +3,8 @@
 // A rank's part is memory of its own choice (also none), or its part of a Segment. The window does not own the memory:
 // it must live as long as any rank uses the window. A Segment is kept alive.
 //
-// A part that a peer's kernels cannot address is reached through its owner's helper thread (proxy.hpp): as long as the
-// owner has its Window too. Later use fails the world, with who used what of whom.
+// A part that a peer's kernels cannot address is reached through its owner's proxy thread (proxy.hpp): as long as the
+// owner has its Window too. Later use fails the world, with a story that names both ranks and the memory.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class Window {
   Window(Fabric& fabric, one_sided::Lent& lent, void* address, std::size_t bytes);
   Window(const Fabric& fabric, std::shared_ptr<Segment> segment);
   // Not collective: memory of one rank, `bytes` at `there` in its own address space, as this rank alone has heard of
-  // it. `here` is where this rank's kernels address it; 0: they do not, and the owner's helper must run
+  // it. `here` is where this rank's kernels address it; 0: they do not, and the owner's proxy must run
   // (OneSided::start_helper) and may touch it (OneSided::lend).
   struct Known {
     int rank;
@@ -44,7 +44,7 @@ class Window {
 
   // Whose parts these are; 0: no segment's.
   std::uint64_t segment_number() const { return segment_ == nullptr ? 0 : segment_->number(); }
-  // By what id the owner's helper knows the part.
+  // The id by which the owner's proxy knows the part.
   one_sided::LentId lent_id(int rank) const { return part(rank).lent_id; }
 
   // Address of [offset, offset + bytes) of rank's part: as this rank sees it if direct(), else as its owner does.

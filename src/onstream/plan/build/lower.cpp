@@ -73,7 +73,7 @@ class Lowerer {
     LayoutView layout;
   };
   Place buffer_of(int index) const { return {static_cast<std::byte*>(op(index).address), op(index).layout.view()}; }
-  // The buffer as whoever moves it can touch it: itself, or what stands in for it.
+  // The memory that is moved in its place: the buffer itself, or its stand-in.
   Place place_of(int index) const {
     std::byte* const other = stand_in(index).data;
     if (other == nullptr) return buffer_of(index);
@@ -90,7 +90,7 @@ class Lowerer {
                other.plain ? kAnyPieces : kMaxPieces);
   }
 
-  // What the host takes from a stand-in when the launch is through.
+  // Sets the place a task writes; the host copies out of a stand-in when the launch is through.
   void set_destination(Task& task, int index) {
     const Place place = place_of(index);
     task.to = place.data;
@@ -105,7 +105,7 @@ class Lowerer {
     const auto pieces = pieces_of(to.layout, from.layout, most_pieces);
     for (const Piece& piece : pieces.value()) list.push_back({to.data + piece.to, from.data + piece.from, piece.bytes});
   }
-  // Between what a task moves, for an engine in the kernel's place.
+  // Adds the copies of a task's move, for an engine in the kernel's place.
   void add_middle_copies(const Task& task) {
     if (task.bytes > 0) add_copies(program_.middle, {task.to, task.to_layout}, {task.from, task.from_layout});
   }
@@ -238,7 +238,7 @@ class Lowerer {
     add(lists_.awaits, task);
   }
 
-  // Who has to hear that this rank's launch has started.
+  // Notes the peer that has to hear that this rank's launch has started.
   void note_announcement(const Route& route) {
     if (route.local() || route.choice.path == Path::memop) return;
     const int source = route.edge.source_rank, destination = route.edge.destination_rank;

@@ -20,7 +20,7 @@ struct CopyCommand {
   std::uint64_t bytes;
 };
 
-// What takes the place of an op's buffer that kernels cannot touch, contiguous: kernels touch it instead. Plain host
+// Contiguous memory in the place of an op's buffer that kernels cannot touch: kernels touch it instead. Plain host
 // memory is copied to and from it by a host function of the stream, as cudaMemcpyAsync of pageable memory would make
 // the caller wait for the stream.
 struct StandIn {
@@ -38,7 +38,7 @@ struct Program {
   std::uint32_t announce_release = 0;
   std::uint32_t lone_signals = 0;
   std::vector<CopyCommand> host_before;  // by the host, from plain memory
-  std::vector<CopyCommand> before;       // local, to what stands in for sources
+  std::vector<CopyCommand> before;       // local, into the sources' stand-ins
   std::vector<CopyCommand> middle;       // to peers, between the two kernels of a launch
   std::vector<CopyCommand> after;        // local, out of bounce buffers
   std::vector<CopyCommand> host_after;   // by the host, to plain memory

@@ -18,7 +18,7 @@ struct At {
   int op;
 };
 
-using Queue = std::tuple<int, int, int>;  // source, destination, lane
+using Queue = std::tuple<int, int, int>;  // source, destination, tag
 
 struct Meeting {
   std::vector<At> sends;
@@ -56,8 +56,8 @@ class Matcher {
     for (std::size_t i = 0; i < mine.ops.size(); ++i) {
       const StatedOp& one = mine.ops[i];
       const At at{rank, static_cast<int>(i)};
-      if (one.kind == OpKind::send) meetings_[{rank, one.peer, one.lane}].sends.push_back(at);
-      if (one.kind == OpKind::recv) meetings_[{one.peer, rank, one.lane}].recvs.push_back(at);
+      if (one.kind == OpKind::send) meetings_[{rank, one.peer, one.tag}].sends.push_back(at);
+      if (one.kind == OpKind::recv) meetings_[{one.peer, rank, one.tag}].recvs.push_back(at);
     }
   }
 
@@ -67,14 +67,14 @@ class Matcher {
     for (std::size_t i = both; i < meeting.sends.size(); ++i) {
       const At at = meeting.sends[i];
       problems_.push_back(concat(told(at), " has no recv: rank ", op(at).peer, " receives ", meeting.recvs.size(),
-                                 " of the ", meeting.sends.size(), " messages from rank ", at.rank, " on lane ",
-                                 op(at).lane));
+                                 " of the ", meeting.sends.size(), " messages from rank ", at.rank, " with tag ",
+                                 op(at).tag));
     }
     for (std::size_t i = both; i < meeting.recvs.size(); ++i) {
       const At at = meeting.recvs[i];
       problems_.push_back(concat(told(at), " has no send: rank ", op(at).peer, " sends ", meeting.sends.size(),
-                                 " of the ", meeting.recvs.size(), " messages to rank ", at.rank, " on lane ",
-                                 op(at).lane));
+                                 " of the ", meeting.recvs.size(), " messages to rank ", at.rank, " with tag ",
+                                 op(at).tag));
     }
   }
 
@@ -145,7 +145,7 @@ std::vector<Destination> destinations_in(const std::vector<Statement>& statement
 std::string describe(const StatedOp& op) {
   const bool comes = op.kind == OpKind::recv || op.kind == OpKind::get;
   std::string text = concat(name_of(op.kind), " of ", op.bytes, " B ", comes ? "from" : "to", " rank ", op.peer);
-  if (op.kind == OpKind::send || op.kind == OpKind::recv) text += concat(" on lane ", op.lane);
+  if (op.kind == OpKind::send || op.kind == OpKind::recv) text += concat(" with tag ", op.tag);
   if (!op.note.empty()) text += concat(" (", op.note, ")");
   return text;
 }

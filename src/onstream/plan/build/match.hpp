@@ -1,4 +1,4 @@
-// Matching: what the ranks of a world say about one plan, and which send meets which receive.
+// Matching: the statements of all ranks about one plan, and which send meets which receive.
 //
 // A Statement is one rank's list of ops, exchanged at build. match() is a pure function of all statements, so every
 // rank comes to the same edges, or to the same error text.
@@ -24,13 +24,13 @@ struct Landing {
 struct StatedOp {
   OpKind kind = OpKind::none;
   std::int32_t peer = -1;
-  std::int32_t lane = 0;
+  std::int32_t tag = 0;
   std::int32_t kernel_access = 1;  // to the local memory, by this rank's kernels
   Path path = Path::automatic;
   LayoutView layout;
   std::uint64_t bytes = 0;
   Landing landing;
-  std::string wanted_by;  // who set path
+  std::string wanted_by;  // the setter of path, in words
   std::string element;    // name of the element type; "" if not told
   std::string note;
 };
@@ -39,7 +39,7 @@ struct Statement {
   std::string name;          // of the plan
   std::uint64_t number = 0;  // the rank's proposal for the plan's number
   std::string device;        // identifies the device, to see which ranks share one
-  std::string problems;      // what this rank alone found wrong
+  std::string problems;      // errors that this rank alone found
   std::vector<StatedOp> ops;
   std::vector<StatedCall> calls;  // in the order in which they run
 };
@@ -59,14 +59,15 @@ struct Edge {
 // Statements by rank. Edges come in the order of source rank, then its ops. Throws invalid_argument with every problem
 // of every rank, one a line, naming both sides.
 std::vector<Edge> match(const std::vector<Statement>& statements);
-// Its part for calls: each of a rank must find its equal on all who take part, and in an order in which they can run.
+// Its part for calls: each call of a rank must find its equal on all ranks that take part, in an order in which the
+// calls can run.
 struct MatchedCalls {
-  std::vector<std::vector<std::int32_t>> ranks;  // who takes part in the first, the second, ... of such an order
+  std::vector<std::vector<std::int32_t>> ranks;  // ranks of the first, the second, ... call of such an order
   std::vector<std::string> problems;
 };
 MatchedCalls match_calls(const std::vector<Statement>& statements);
 
-// "send of 64 B to rank 1 on lane 3 (halo axis 0+)".
+// "send of 64 B to rank 1 with tag 3 (halo axis 0+)".
 std::string describe(const StatedOp& op);
 
 // Which path this rank and its peer asked for together; throws nothing: two that differ are a problem of match().

@@ -1,5 +1,5 @@
-// Calls of a plan meet when all who take part have come to them. A round in which nobody gets on ends it: done, or
-// stuck.
+// Calls of a plan meet when all ranks that take part have come to them. A round in which nobody gets on ends it: done,
+// or stuck.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -37,7 +37,7 @@ class Calls {
     const bool among_them = std::ranges::count(call.ranks, static_cast<std::int32_t>(rank)) == 1;
     return among_them && std::ranges::all_of(call.ranks, once);
   }
-  // The first who takes part in the call and has not come to it; -1: all have.
+  // The first rank that takes part in the call and has not come to it; -1: all have.
   std::int32_t missing(const StatedCall& call) const {
     for (const std::int32_t rank : call.ranks) {
       const StatedCall* const theirs = at(static_cast<std::size_t>(rank));
@@ -65,7 +65,7 @@ class Calls {
   };
 
   void compare_bytes(const StatedCall& call) {
-    std::map<std::pair<std::int64_t, std::int64_t>, Between> pairs;  // by who gives and who takes
+    std::map<std::pair<std::int64_t, std::int64_t>, Between> pairs;  // by giver and taker
     for (const std::int32_t rank : call.ranks) {
       const StatedCall& stated = *at(static_cast<std::size_t>(rank));
       for (const StatedPart& part : stated.gives) pairs[{rank, part.rank}].given.push_back(part.bytes);

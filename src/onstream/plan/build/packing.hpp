@@ -1,4 +1,5 @@
-// Packing: how what ranks say about a plan travels. Numbers in this machine's order, strings after their lengths.
+// Packing: the form in which the ranks' statements travel. Numbers in this machine's order, strings after their
+// lengths.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Routes: the path of every matched send and receive of a plan, and where its slots, flags and bounce buffers lie.
 //
-// All of it is a pure function of the statements and of who can reach what, so every rank knows every other's layout of
-// the plan's segment without asking.
+// All of it is a pure function of the statements and the peer mappings, so every rank knows every other's layout of the
+// plan's segment without asking.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Route {
   Edge edge;
   Transfer transfer;
   Choice choice;
-  std::uint64_t destination_address = 0;  // as the source's rank sees it, when exposed
-  std::uint64_t source_address = 0;       // as the destination's rank sees it, when exposed
+  std::uint64_t destination_address = 0;  // as the source's rank sees it, when exported
+  std::uint64_t source_address = 0;       // as the destination's rank sees it, when exported
   LayoutView destination_layout;
   LayoutView source_layout;
   std::uint64_t slots_offset = 0;  // ll: two slots in the receiver's segment
@@ -33,7 +33,7 @@ struct Route {
   bool local() const { return edge.source_rank == edge.destination_rank; }
 };
 
-// What one rank says about its ends of routes, by index of the route: where the other end sees it, or why it does not.
+// One rank's account of its end of a route, by index of the route: where the other end sees it, or why it does not.
 struct PeerExport {
   std::uint64_t route = 0;
   std::uint64_t address = 0;
@@ -49,7 +49,7 @@ std::vector<Route> routes_of(const std::vector<Statement>& statements, const std
 // Chooses all paths. Throws invalid_argument naming both ends of every route that has none.
 void choose_paths(std::vector<Route>& routes, const std::vector<Statement>& statements, const Parameters& parameters);
 
-// What the plan needs of symmetric memory, the same for every rank.
+// The symmetric memory that the plan needs, the same for every rank.
 struct Room {
   std::uint64_t bytes = 0;       // of device memory
   std::uint64_t word_bytes = 0;  // of pinned memory, for path memop; may be 0

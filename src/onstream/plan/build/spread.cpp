@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kTeam = 32;
 
-// What each block of one role gets, before it is laid out.
+// The items of each block of one role, before they are laid out.
 struct Share {
   std::vector<Item> lines;  // packs or unpacks
   std::vector<Item> parts;  // moves or awaits

@@ -12,7 +12,7 @@ namespace onstream::plan {
 struct Lowering;
 struct Program;
 
-// Indices of tasks by what is to be done with them.
+// Indices of tasks, by the kind of work.
 struct TaskLists {
   std::vector<std::uint32_t> packs;
   std::vector<std::uint32_t> moves;

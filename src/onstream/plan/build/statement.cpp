@@ -47,7 +47,7 @@ std::string pack(const Statement& statement) {
   for (const StatedOp& op : statement.ops) {
     writer.number(op.kind);
     writer.number(op.peer);
-    writer.number(op.lane);
+    writer.number(op.tag);
     writer.number(op.kernel_access);
     writer.number(op.path);
     writer.number(op.layout);
@@ -80,7 +80,7 @@ Statement unpack(std::string_view bytes) {
     StatedOp op;
     op.kind = reader.number<OpKind>();
     op.peer = reader.number<std::int32_t>();
-    op.lane = reader.number<std::int32_t>();
+    op.tag = reader.number<std::int32_t>();
     op.kernel_access = reader.number<std::int32_t>();
     op.path = reader.number<Path>();
     op.layout = reader.number<LayoutView>();

@@ -23,8 +23,8 @@ namespace onstream::plan {
 struct Body {
   View view;
 
-  // A block's only move, if it is one between two contiguous buffers: what most blocks of a large plan have.
-  struct ProxyRequest {
+  // A block's only move, if it is one between two contiguous buffers, as in most blocks of a large plan.
+  struct OnlyMove {
     const Task* task = nullptr;  // null: there is none
     std::byte* to = nullptr;
     const std::byte* from = nullptr;
@@ -35,7 +35,7 @@ struct Body {
   };
   struct Held {
     Block block;
-    ProxyRequest errand;
+    OnlyMove errand;
   };
 
   // Reads nothing that a launch changes, so a GPU does it before earlier work has finished (device/cuda/entry.cuh).
@@ -92,7 +92,7 @@ struct Body {
 
  private:
   // Tells the peers that wait for it that this launch runs: its destinations may be written, its sources are ready.
-  // Relaxed is enough for the former on a GPU, as whatever read a destination has finished with its kernel.
+  // Relaxed is enough for the former on a GPU, as the kernel that read a destination has finished.
   template <class Group>
   ONSTREAM_BODY void announce(const Group& group, std::uint64_t epoch) const {
     for (std::uint32_t i = group.rank(); i < view.announce_count; i += group.size()) {
@@ -105,13 +105,13 @@ struct Body {
     if (group.rank() == 0 && view.lone_signals != 0) send_signals(group, {0, view.lone_signals});
   }
 
-  // Before a relaxed store that tells a peer what the whole grid has done. The host's stores that tell are releases.
+  // Comes before a relaxed store that tells a peer of the whole grid's work. The host's stores that tell are releases.
   template <class Group>
   ONSTREAM_BODY static void fence_grid(const Group& group) {
     if constexpr (!kSerial<Group>) group.fence();
   }
 
-  // A slot may be written: what is written does not depend on anything the peer did, so a GPU needs no acquire.
+  // Whether a slot may be written. The data does not depend on anything the peer did, so a GPU needs no acquire.
   template <class Group>
   ONSTREAM_BODY static bool has_started(const Group& group, const std::uint64_t* word, std::uint64_t epoch) {
     return reached(kSerial<Group> ? group.load_acquire(word) : group.load_relaxed(word), epoch);
@@ -119,7 +119,7 @@ struct Body {
 
   template <class Group>
   ONSTREAM_BODY void send_signals(const Group& group, Span signals) const {
-    fence_grid(group);  // pairs with the acquire of whoever waits for the counter
+    fence_grid(group);  // pairs with the acquire of a wait for the counter
     for (std::uint32_t i = signals.first; i < signals.last; ++i) {
       const SignalView& signal = view.signals[i];
       if (signal.width == 0) {
@@ -183,7 +183,7 @@ struct Body {
         group.store_line(slot + line, flag_line(data, flag));
       }
     } else {
-      for (std::uint64_t line = item.begin + team.lane; line < item.end; line += kLinesInFlight * team.width) {
+      for (std::uint64_t line = item.begin + team.tag; line < item.end; line += kLinesInFlight * team.width) {
         std::uint64_t data[kLinesInFlight];
         for (int k = 0; k < kLinesInFlight; ++k) {
           if (line + k * team.width < item.end) data[k] = gather(task, line + k * team.width);
@@ -202,7 +202,7 @@ struct Body {
     const Line* slot = task.slots + (epoch & 1) * task.slot_lines;
     const std::uint32_t flag = flag_of(epoch);
     bool timing = start_ns != 0;
-    for (std::uint64_t line = item.begin + team.lane; line < item.end; line += kLinesInFlight * team.width) {
+    for (std::uint64_t line = item.begin + team.tag; line < item.end; line += kLinesInFlight * team.width) {
       Line got[kLinesInFlight];
       const bool good = wait(group, task, epoch, [&] {
         bool all = true;
@@ -275,7 +275,7 @@ struct Body {
       const bool times = view.items[i].begin == 0 && task.to != nullptr;
       const std::uint64_t start_ns = times ? group.now_ns() : 0;
       if (task.started != nullptr) {
-        // A push needs only to know; a pull loads what the peer's earlier kernels stored. Both cost the same once here.
+        // A push needs only to know; a pull loads stores of the peer's earlier kernels. Both cost the same once here.
         good = wait(group, task, epoch, [&] { return reached(group.load_acquire(task.started), epoch); });
       }
       if (times) note_ready(group, task, start_ns);
@@ -301,7 +301,7 @@ struct Body {
 
   // The same for a block whose only move is a plain one: the source is on its way before anything else is known.
   template <class Group>
-  ONSTREAM_BODY bool run(const Group& group, const ProxyRequest& errand, std::uint64_t epoch, bool failed) const {
+  ONSTREAM_BODY bool run(const Group& group, const OnlyMove& errand, std::uint64_t epoch, bool failed) const {
     typename Group::Flight flight{};
     if (errand.pulls == 0) flight = group.fetch(errand.from, errand.bytes, errand.part, errand.parts);
     const Task& task = *errand.task;
@@ -348,7 +348,7 @@ struct Body {
     return is_met(group, word, task.width, range_of(task.compare, task.sign, task.value, task.width));
   }
 
-  // Whether parts own, own + step, ... of an awaited move are there, or the awaited word is what it has to be.
+  // Whether parts own, own + step, ... of an awaited move are there, or the awaited word compares as it has to.
   template <class Group>
   ONSTREAM_BODY static bool is_there(const Group& group, const Task& task, std::uint64_t epoch, std::uint32_t own,
                                      std::uint32_t step) {
@@ -378,9 +378,9 @@ struct Body {
     const Team team(group);
     for (std::uint32_t i = items.first + team.index; i < items.last && good; i += team.teams) {
       const Task& task = view.tasks[view.items[i].task];
-      const bool times = view.items[i].begin == 0 && team.lane == 0;
+      const bool times = view.items[i].begin == 0 && team.tag == 0;
       const std::uint64_t start_ns = times ? group.now_ns() : 0;
-      good = wait(group, task, epoch, [&] { return is_there(group, task, epoch, team.lane, team.width); });
+      good = wait(group, task, epoch, [&] { return is_there(group, task, epoch, team.tag, team.width); });
       if (times) note_ready(group, task, start_ns);
     }
     if (block.awaits_copy == 0) return good;
@@ -406,18 +406,18 @@ struct Body {
     ONSTREAM_BODY explicit Team(const Group& group)
         : width(group.size() < 32 ? group.size() : 32),
           index(static_cast<std::uint32_t>(group.rank()) / width),
-          lane(static_cast<std::uint32_t>(group.rank()) % width),
+          tag(static_cast<std::uint32_t>(group.rank()) % width),
           teams(static_cast<std::uint32_t>(group.size()) / width) {}
     std::uint32_t width;
     std::uint32_t index;
-    std::uint32_t lane;
+    std::uint32_t tag;
     std::uint32_t teams;
   };
 
   // The time, for the one thread that measures an ll task; 0 for all others.
   template <class Group, class Team>
   ONSTREAM_BODY static std::uint64_t timer(const Group& group, const Team& team, const Item& item) {
-    return item.begin == 0 && team.lane == 0 ? group.now_ns() : 0;
+    return item.begin == 0 && team.tag == 0 ? group.now_ns() : 0;
   }
 
   template <class Group>

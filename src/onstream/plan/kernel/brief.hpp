@@ -30,7 +30,7 @@ struct Brief {
   std::uint64_t number = 0;
   WaitView wait;
 
-  // What one thread has to do in every launch.
+  // The work of one thread in every launch.
   struct Held {
     Row packs[kRowsEach];
     Row unpacks[kRowsEach];

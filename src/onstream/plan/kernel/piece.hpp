@@ -1,5 +1,5 @@
-// A piece of a line: what one access moves where the layout leaves less than a whole line together. `access_width`
-// bytes, which are 1, 2 or 4, at an address that they divide.
+// A piece of a line: the bytes that one access moves where the layout leaves less than a whole line together.
+// `access_width` bytes, which are 1, 2 or 4, at an address that they divide.
 #pragma once
 
 #include <cstddef>

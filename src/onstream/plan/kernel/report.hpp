@@ -1,12 +1,12 @@
-// What both kernels of a plan (body.hpp, brief.hpp) count and report alike.
+// The counting and reporting that both kernels of a plan (body.hpp, brief.hpp) share.
 #pragma once
 
 #include "onstream/plan/kernel/view.hpp"
 
 namespace onstream::plan {
 
-// The flag of a line (device/kernel/ll.hpp) is the low half of the epoch. A slot is written whole at every use, so what
-// it held before is the flag of two launches ago.
+// The flag of a line (device/kernel/ll.hpp) is the low half of the epoch. A slot is written whole at every use, so
+// before that it holds the flag of two launches ago.
 ONSTREAM_BODY std::uint32_t flag_of(std::uint64_t epoch) { return static_cast<std::uint32_t>(epoch); }
 
 // Counters only grow; the difference survives a wrap.
@@ -14,7 +14,7 @@ ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
   return static_cast<std::int64_t>(counter - target) >= 0;
 }
 
-// A wait of `task` ended without what it waited for: nothing is moved any more. The op is named once.
+// Reports that a wait of `task` failed: nothing is moved any more. The op is named once.
 template <class Group>
 ONSTREAM_CALL void report_wait(const Group& group, State* state, OpState* ops, const Task& task, std::uint64_t plan,
                                const WaitView& wait, Status status, std::uint64_t epoch) {
@@ -23,7 +23,7 @@ ONSTREAM_CALL void report_wait(const Group& group, State* state, OpState* ops, c
   Fault fault;
   fault.op = static_cast<std::uint64_t>(task.kind);
   fault.peer = static_cast<std::uint64_t>(task.peer);
-  fault.lane = task.op;
+  fault.tag = task.op;
   fault.bytes = task.bytes;
   fault.extra = epoch;
   fault.plan = plan;
@@ -38,7 +38,7 @@ ONSTREAM_CALL void report_overlap(const Group& group, State* state, std::uint64_
   Fault fault;
   fault.op = static_cast<std::uint64_t>(OpKind::plan);
   fault.peer = ~std::uint64_t{0};
-  fault.lane = ~std::uint64_t{0};  // of no op
+  fault.tag = ~std::uint64_t{0};  // of no op
   fault.extra = epoch;
   fault.plan = plan;
   report(group, wait, Status::misused, fault);

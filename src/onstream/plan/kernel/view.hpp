@@ -1,4 +1,4 @@
-// What the plan's kernel sees: tables in device memory, plain data, made once at build by lower.cpp.
+// The plan as its kernel sees it: tables in device memory, plain data, made once at build by lower.cpp.
 //
 // An op becomes one or two tasks. Movers (pack, move) only wait for peers to have started their launch; finishers
 // (unpack, await) wait for the peers' movers. Blocks with movers have lower numbers than blocks with finishers only;
@@ -58,7 +58,7 @@ struct Task {
   Line* slots = nullptr;                   // pack, unpack: two slots
   std::uint64_t slot_lines = 0;            // of one slot
   std::uint64_t base = 0;                  // await of a counter: until it reached base + value * epoch
-  std::uint64_t value = 1;                 // ... or with what a word is compared
+  std::uint64_t value = 1;                 // ... or the value that a word is compared with
   std::uint32_t width = 0;                 // of the word to compare; 0: a counter
   Compare compare = Compare::reached;
   Sign sign = Sign::unsigned_word;
@@ -116,8 +116,8 @@ struct SignalView {
   std::uint64_t old = 0;  // where an atomic's old value goes, or 0
 };
 
-// The whole plan, for one launch. By value to the kernel, which fetches its arguments by cache lines: what every launch
-// needs comes first.
+// The whole plan, for one launch. By value to the kernel, which fetches its arguments by cache lines: the fields that
+// every launch needs come first.
 struct View {
   State* state = nullptr;
   Epoch* epochs = nullptr;  // of the blocks
@@ -129,7 +129,7 @@ struct View {
   std::uint32_t begins = 1;       // this kernel is the launch's first
   std::uint32_t ends = 1;         // ... and last
   std::uint32_t announce_count = 0;
-  std::uint32_t announce_release = 0;  // some peer loads from here: release what earlier kernels stored
+  std::uint32_t announce_release = 0;  // some peer loads from here: release earlier kernels' stores
   std::uint32_t lone_signals = 0;      // signals[0, lone_signals) follow no put
 
   std::uint64_t* const* announce = nullptr;  // words in peers' memory that get the epoch when a launch starts

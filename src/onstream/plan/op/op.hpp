@@ -19,20 +19,20 @@ namespace onstream {
 struct Op {
   OpKind kind = OpKind::none;
   int peer = -1;
-  int lane = 0;
+  int tag = 0;
   void* address = nullptr;  // local memory: source of send and put, destination of recv and get, old value of atomic
   Layout layout = Layout::contiguous(0);
   void* remote = nullptr;  // put, get, atomic: the peer's memory as this rank addresses it (Segment::peer); signal,
                            // wait: the counter
   std::shared_ptr<Segment> segment;  // that holds `remote`, or the counter of a wait: the plan keeps it
   Layout remote_layout = Layout::contiguous(0);
-  std::uint64_t value = 0;            // signal, atomic: the operand; wait: by what the counter grows per launch
+  std::uint64_t value = 0;            // signal, atomic: the operand; wait: the counter's growth per launch
   std::uint64_t expected = 0;         // atomic compare_swap
   AtomicOp atomic = AtomicOp::fetch;  // of kind atomic or signal (add, set), on a word of layout.bytes()
   std::optional<Until> until;         // wait: how its word compares at the end of every launch; none: it has grown
   Path path = Path::automatic;
   std::string element;  // name of the element type, to be compared with the other side's; "" if not told
-  std::string note;     // what the emitter calls it: "halo axis 0-", for explain()
+  std::string note;     // the emitter's name for it: "halo axis 0-", for explain()
 };
 
 struct PlanOp {  // one row of Plan::explain()

@@ -1,7 +1,7 @@
-// What a plan launches behind its own ops without knowing it from the inside: collectives (Collective::planned(),
+// Calls that a plan launches behind its own ops without knowing their insides: collectives (Collective::planned(),
 // Neighbourhood::planned()).
 //
-// A PlannedCall is what was asked for; any number of plans may be built with it. Each makes a PreparedCall of it, whose
+// A PlannedCall is the request; any number of plans may be built with it. Each makes a PreparedCall of it, whose
 // enqueue() enqueues one run: it neither waits nor asks anybody.
 #pragma once
 
@@ -20,19 +20,19 @@ class Fabric;
 
 namespace plan {
 
-// What one rank gives another (of the world) in a call, or expects of it.
+// The bytes that one rank gives another (of the world) in a call, or expects of it.
 struct StatedPart {
   std::int64_t rank = 0;  // as wide as the other, so that no bytes between them travel along
   std::uint64_t bytes = 0;
   bool operator==(const StatedPart&) const = default;
 };
 
-// What one rank says of a call. All that take part say the same words, at the same place in their order.
+// One rank's statement of a call. All that take part say the same words, at the same place in their order.
 struct StatedCall {
   std::string words;                // "all_reduce of 4 float64 sum, by lines"
   std::uint64_t team = 0;           // tells teams of the same ranks apart, on all of them alike
   std::vector<std::int32_t> ranks;  // of the world, that take part
-  // What the words do not say. Several for one rank are in the giver's order.
+  // The parts, which the words leave out. Several for one rank are in the giver's order.
   std::vector<StatedPart> gives;
   std::vector<StatedPart> takes;
 };

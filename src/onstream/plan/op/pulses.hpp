@@ -1,5 +1,5 @@
-// Pulses: words in pinned memory by which the watch knows what a stream waits for (transport/watch.hpp), to be taken
-// and given back. Thread-safe; the memory lives as long as this object.
+// Pulses: words in pinned memory that tell the watch which wait a stream is in (transport/watch.hpp), to be taken and
+// given back. Thread-safe; the memory lives as long as this object.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class Pulses {
   explicit Pulses(std::shared_ptr<Device> device) : words_(std::move(device), MemoryKind::pinned) {}
 
   std::uint32_t* take() { return words_.take(); }
-  // What was enqueued with it is over.
+  // The work enqueued with it is over.
   void give_back(std::uint32_t* pulse) {
     HostGroup::store_release(pulse, std::uint32_t{0});
     words_.give_back(pulse);

@@ -1,13 +1,13 @@
-// Words of path memop: what the stream of one rank writes and waits for in a launch, around the copies.
+// Words of path memop: the stream of one rank writes them and waits for them in a launch, around the copies.
 //
 // Every edge has two words in pinned memory. The receiver resets `done` and writes `ready` at the sender when its
 // launch begins; the sender waits for that, copies, resets `ready`, and writes `done` at the receiver, which waits for
 // it. All values are constants, so a captured launch means the same at every replay, and nobody overruns: `ready` comes
 // again only after `done` has come, and `done` only after the next `ready`.
 //
-// No deadlock: `opening` waits for nothing; `gate` waits for openings; nothing but `closing` waits for what is behind a
-// gate. A pulse word tells the watch (transport/watch.hpp) in which of the two the stream may be waiting. Between the
-// end of a copy and the start of the peer's next one lie three writes, as few as can be: each costs its trip.
+// No deadlock: `opening` waits for nothing; `gate` waits for openings; only `closing` waits for work behind a gate. A
+// pulse word tells the watch (transport/watch.hpp) in which of the two the stream may be waiting. Between the end of a
+// copy and the start of the peer's next one lie three writes, as few as can be: each costs its trip.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace onstream::plan {
 
 class Words {
  public:
-  // An edge into this rank: `ready` lies at the peer, `done` here. `fault` says what is missing without it.
+  // An edge into this rank: `ready` lies at the peer, `done` here. `fault` is reported if the word does not come.
   void receive(std::uint32_t* ready_there, std::uint32_t* done_here, const FaultReport& fault) {
     invitations_.push_back(ready_there);
     arrivals_.push_back({done_here, fault});

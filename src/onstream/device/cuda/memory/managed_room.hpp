@@ -1,9 +1,10 @@
 // How much more managed memory a GPU takes: more than fits moves back and forth for ever, and hangs whole GPUs.
 //
-// The driver tells how much of a GPU is free. Managed memory counts as used there only while it is on the GPU, so what
-// this process holds is counted here, wherever its pages are. What others use was told while nothing was held; later,
-// it is known to lie between what is used now and that less what is held. So what others take while held pages are on
-// the host is not seen, and what they give back meanwhile may still be counted. Plain arithmetic; the owner locks.
+// The driver tells how much of a GPU is free. Managed memory counts as used there only while it is on the GPU, so the
+// bytes that this process holds are counted here, wherever their pages are. While this process holds none, the used
+// bytes are the others' use; later, that is known only to lie between the used bytes and those less the held bytes. So
+// bytes that others take while held pages are on the host are not seen, and bytes that they give back meanwhile may
+// still be counted. Plain arithmetic; the owner locks.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ class ManagedRoom {
   std::size_t held() const { return held_; }
   std::size_t others() const { return others_; }  // as left() took it last
 
-  // What may be taken now, with so much of the GPU's memory free.
+  // How many bytes may be taken now, with so much of the GPU's memory free.
   std::size_t left(std::size_t free, std::size_t total) {
     const std::size_t used = total - std::min(free, total);
     const std::size_t least = used - std::min(used, held_);  // if all that is held is on the GPU
@@ -29,7 +30,7 @@ class ManagedRoom {
 
  private:
   std::size_t held_ = 0;    // by this process
-  std::size_t others_ = 0;  // used by whatever else there is, as far as is known
+  std::size_t others_ = 0;  // used by all others, as far as is known
 };
 
 }  // namespace onstream::cuda

@@ -137,7 +137,7 @@ class PlainMemory final : public Memory {
   std::byte* address_;
 };
 
-// What the driver says about an address, zero where it knows nothing.
+// The driver's answers about an address, zero where it knows nothing.
 struct Attributes {
   std::uint64_t memory_type = 0;
   std::uint64_t managed = 0;
@@ -274,7 +274,7 @@ void describe_private(MemoryInfo& info, const void* address) {
     return;
   }
   info.why_private = "it was mapped by the program or another library (cuMemMap), or belongs to another process";
-  // A range of addresses may be put together from several allocations; what belongs together is not known.
+  // A range of addresses may be put together from several allocations; the driver does not tell which.
   info.base = const_cast<std::byte*>(static_cast<const std::byte*>(address));
   info.bytes = 0;
   info.id = 0;

@@ -1,10 +1,10 @@
-// Memory of the cuda device: allocating it, telling what an address is, and handing it to other processes.
+// Memory of the cuda device: allocating it, telling an address's kind, and handing it to other processes.
 //
-// What this library allocates itself is kept in one list of the process, so that a rank may use and export memory that
+// This library's own allocations are kept in one list of the process, so that a rank may use and export memory that
 // another rank (a thread of the same process) allocated. Everything else is known from the driver: memory of cudaMalloc
-// leaves the process by legacy IPC; pools, other libraries' mappings, managed and foreign pinned memory do not leave
-// it. An allocation is let go after the work that uses it has finished: freeing does not wait for that work, or waits
-// for all.
+// leaves the process by legacy IPC; pools, other libraries' mappings, managed memory and memory that others pinned do
+// not leave it. An allocation is let go after the work that uses it has finished: freeing does not wait for that work,
+// or waits for all.
 #pragma once
 
 #include <cstddef>

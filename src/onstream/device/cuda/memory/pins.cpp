@@ -70,7 +70,8 @@ void add_run(Gpu& gpu, Range range) {
   list().runs[range.begin] = {&gpu, range.end, 0};
 }
 
-// Without the mutex: CUDA may wait for running kernels here, and those for whoever asks about other memory meanwhile.
+// Without the mutex: CUDA may wait for running kernels here, and those for a thread that asks about other memory
+// meanwhile.
 void unregister(Gpu& gpu, std::uintptr_t begin) {
   try {
     const ControlPath path(gpu);
@@ -91,7 +92,7 @@ class Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
 
-  // What follows does not throw then.
+  // add() does not throw after this.
   void make_room() { begins_.reserve(begins_.size() + 1); }
   void add(std::map<std::uintptr_t, Run>::iterator run) {
     begins_.push_back(run->first);
@@ -121,7 +122,7 @@ std::shared_ptr<void> pin(Gpu& gpu, const void* address, std::size_t bytes) {
   const auto hold = std::make_shared<Hold>();
   const Range wanted = pages_of(address, bytes);
   std::unique_lock lock(all.mutex);
-  // With the mutex held: what another thread pins meanwhile, or lets go, must not pass for memory of CUDA's.
+  // With the mutex held: memory that another thread pins meanwhile, or lets go, must not pass for memory of CUDA's.
   if (run_at(wanted.begin) == all.runs.end() && !is_plain(gpu, address)) return nullptr;
   for (std::uintptr_t at = wanted.begin; at < wanted.end;) {
     hold->make_room();

@@ -114,7 +114,7 @@ void DriverRange::map(std::size_t granularity, std::size_t wanted) {
   mapped_at_ = address_;
 }
 
-// The CPU is among those who may use memory of the host.
+// The CPU, too, may use memory of the host.
 void DriverRange::allow(const std::vector<CUmemLocation>& who) {
   std::vector<CUmemLocation> all = who;
   if (home_ == Home::host) all.push_back(host_near(*gpu_));

@@ -25,7 +25,7 @@ struct Own {
   Flavour flavour = Flavour::gpu_memory;
   std::size_t mapped_bytes = 0;   // whole pages, at least info.bytes
   std::function<Fd()> export_fd;  // valid while the allocation lives
-  std::weak_ptr<void> range;      // what an importer in this very process keeps mapped
+  std::weak_ptr<void> range;      // an importer in this very process keeps it mapped
 };
 
 // Adds an allocation and gives it its id. Thread-safe, as all here.
@@ -33,7 +33,7 @@ void add_own(Own own);
 void remove_own(const std::byte* base) noexcept;
 std::uint64_t own_removals();   // so far
 bool is_own(std::uint64_t id);  // MemoryInfo::id of such an allocation, also once it is gone
-// What is known about the allocation around an address. A table look-up, no driver call.
+// The entry of the allocation around an address. A table look-up, no driver call.
 std::optional<MemoryInfo> find_own(const void* address);
 // Keeps the allocation with this base and id mapped, also after its owner has let go. Null if it is not, or no longer,
 // ours.

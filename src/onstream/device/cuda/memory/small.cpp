@@ -7,7 +7,7 @@ namespace onstream::cuda {
 
 namespace {
 
-// Copies of the driver's own finish before they return, so that they do not meet what comes through the window.
+// The driver's copies finish before they return, so that they do not meet writes through the window.
 std::shared_ptr<Memory> device_memory_for_window(Gpu& gpu, std::size_t bytes) {
   auto memory = cuda::allocate(gpu, bytes, MemoryKind::device);
   const ControlPath path(gpu);

@@ -17,7 +17,7 @@ class SmallMemories {
   // Thread-safe. Pieces outlive this object.
   std::shared_ptr<SmallMemory> allocate(std::size_t bytes) { return memories_.allocate(bytes); }
   SmallCopies how() const { return memories_.how(); }
-  // What this process would use, as far as can be told without a GPU's memory.
+  // The way of copying that this process would use, as far as can be told without a GPU's memory.
   static SmallCopies wanted();
 
  private:

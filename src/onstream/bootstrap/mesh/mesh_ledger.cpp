@@ -1,4 +1,4 @@
-#include "onstream/bootstrap/mesh_ledger.hpp"
+#include "onstream/bootstrap/mesh/mesh_ledger.hpp"
 
 #include <chrono>
 

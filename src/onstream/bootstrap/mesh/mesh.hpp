@@ -21,20 +21,21 @@ namespace onstream {
 
 class Mesh {
  public:
-  // What a request handler answers with.
+  // A request handler's answer.
   using Answer = std::string;
   using Handler = std::function<Answer(int peer, std::string payload, Fd fd)>;
   using OnDeath = std::function<void(int peer, std::string why)>;
 
-  // Collective. Connects all ranks; throws timeout naming who did not come, unsupported if a rank is on another host.
+  // Collective. Connects all ranks; throws timeout naming the ranks that did not come, unsupported if a rank is on
+  // another host.
   Mesh(const Launch& launch, Store& store, Deadline deadline);
   // Says goodbye to all peers and joins the thread.
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
-  // Before start(): what to do with requests of a topic, what to do when a peer dies or leaves, and what to do about
-  // every 50 ms.
+  // Before start(): the handlers for requests of a topic, for a peer's death or leaving, and the one called about every
+  // 50 ms.
   void on(std::string topic, Handler handler);
   void on_death(OnDeath function);
   // When a peer has said goodbye. All that it sent before has been heard.

@@ -1,6 +1,8 @@
-// The mesh's bookkeeping: who is still here, which requests wait for their answers, which gathers for their ranks.
+// The mesh's bookkeeping: which peers are still here, which requests wait for their answers, which gathers for their
+// ranks.
 //
-// No sockets. Callers wait here; the mesh's thread reports what came. Thread-safe; only the await_ functions block.
+// No sockets. Callers wait here; the mesh's thread reports the frames that came. Thread-safe; only the await_ functions
+// block.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +37,7 @@ class MeshLedger {
   // --- the caller's side ---
   // A request that is about to be sent under `id`. Throws aborted or closed when the peer is gone.
   void expect(std::uint64_t id, int peer, std::string_view topic);
-  // The answer. Throws what the peer's handler threw, timeout, or aborted or closed when the peer went meanwhile.
+  // The answer. Throws the error of the peer's handler, timeout, or aborted or closed when the peer went meanwhile.
   std::string await_answer(std::uint64_t id, Deadline deadline);
   // This rank's part of the next gather of the topic; returns its ordinal, which the other ranks must be told with it.
   std::uint64_t join(std::string_view topic, std::string_view mine);
@@ -68,7 +70,7 @@ class MeshLedger {
   };
   using GatherKey = std::pair<std::string, std::uint64_t>;  // topic, ordinal
   using Gathered = std::vector<std::optional<std::string>>;
-  // Who is missing from a gather, for people, and one of them that is gone.
+  // The ranks missing from a gather, as text, and one of them that is gone.
   struct Absent {
     std::string names;
     std::optional<int> gone;

@@ -54,12 +54,13 @@ class Meeting {
   };
   struct Gather {
     std::vector<std::optional<std::string>> values;
-    std::vector<bool> came;  // also who has given up since
+    std::vector<bool> came;  // also true for a rank that has given up since
     std::vector<Question> askers;
   };
 
   MeetingAnswers go(int rank, Gone how);
-  // Forgets what a rank gave to gathers that were not complete; only of those whose question this is, if one is given.
+  // Forgets the values that a rank gave to incomplete gathers; if a question is given, only to the gather that it is
+  // for.
   void take_back(int rank, std::optional<std::uint64_t> id);
   // Fails the askers of a gather that a gone rank has not joined, with the failure that was told first: rank 0's
   // process, which could be asked for it, may end next. True if there is such a rank.
@@ -68,7 +69,7 @@ class Meeting {
 
   std::string generation_;
   std::vector<Gone> gone_;
-  std::vector<std::size_t> departures_;  // the ranks that have gone, in that order: who goes first is the cause
+  std::vector<std::size_t> departures_;  // the ranks that have gone, in that order: the first is the cause
   std::vector<bool> present_;
   std::map<std::string, std::string, std::less<>> values_;
   std::map<std::string, std::vector<Question>, std::less<>> getters_;

@@ -1,4 +1,4 @@
-#include "onstream/bootstrap/mesh_connect.hpp"
+#include "onstream/bootstrap/mesh/mesh_connect.hpp"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ constexpr std::uint8_t kHello = 1;             // {from, proof}, by the one that
 constexpr std::uint8_t kAccepted = 2;          // {proof}, by the one that listens
 constexpr std::size_t kMaxMeshStrangers = 64;  // beside the ranks, which may all come at once
 
-// What every rank publishes.
+// Every rank publishes its own.
 struct Address {
   std::string name;
   std::string nonce;
@@ -81,7 +81,7 @@ class Connector {
   }
 
  private:
-  // One that connected and has not said who it is.
+  // A process that connected and has not named its rank.
   struct Stranger {
     MeshLink link;
   };
@@ -134,7 +134,7 @@ class Connector {
 
   bool proved(int rank) const { return std::find(proved_.begin(), proved_.end(), rank) != proved_.end(); }
 
-  // One turn of the loop: waits for anything to happen and takes in what came.
+  // One turn of the loop: waits for an event and takes in the bytes that came.
   void accept_more() {
     std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
     for (const Stranger& stranger : strangers_) polled.push_back({stranger.link.socket().get(), POLLIN, 0});
@@ -145,7 +145,7 @@ class Connector {
       if (one.process.valid()) polled.push_back({one.process.get(), POLLIN, 0});
     }
     poll_some(polled, milliseconds_left(deadline_, 100));
-    // Looked at before reading: what a process wrote before it ended is then certain to be read below.
+    // Looked at before reading: all that a process wrote before it ended is then certain to be read below.
     std::vector<int> ended;
     for (int peer = 0; peer < launch_.size; ++peer)
       if (process_ended(peer)) ended.push_back(peer);

@@ -1,4 +1,4 @@
-#include "onstream/bootstrap/meeting.hpp"
+#include "onstream/bootstrap/store/meeting.hpp"
 
 #include <algorithm>
 

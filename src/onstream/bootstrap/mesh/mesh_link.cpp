@@ -1,4 +1,4 @@
-#include "onstream/bootstrap/mesh_link.hpp"
+#include "onstream/bootstrap/mesh/mesh_link.hpp"
 
 #include <sys/socket.h>
 #include <sys/uio.h>

@@ -31,9 +31,10 @@ class MeshLink {
   // Takes the frame (wire::encode's bytes, with kCarriesFd set if `fd` is valid) for writing.
   void enqueue(std::string frame, Fd fd);
   bool has_to_write() const { return !outgoing_.empty(); }
-  // Writes what the kernel takes. False when the other end is gone.
+  // Writes as much as the kernel takes. False when the other end is gone.
   bool write_some();
-  // Reads what is there, up to about a megabyte. `end` when the other end is gone; what came before is still in next().
+  // Reads the bytes that have come, up to about a megabyte. `end` when the other end is gone; next() still gives
+  // earlier frames.
   Received read_some();
   // The next whole frame. Throws invalid_argument for malformed bytes.
   std::optional<Incoming> next();

@@ -1,4 +1,4 @@
-#include "onstream/bootstrap/mesh.hpp"
+#include "onstream/bootstrap/mesh/mesh.hpp"
 
 #include <atomic>
 #include <map>
@@ -9,9 +9,9 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/base/quiet_thread.hpp"
-#include "onstream/bootstrap/mesh_connect.hpp"
-#include "onstream/bootstrap/mesh_ledger.hpp"
-#include "onstream/bootstrap/mesh_link.hpp"
+#include "onstream/bootstrap/mesh/mesh_connect.hpp"
+#include "onstream/bootstrap/mesh/mesh_ledger.hpp"
+#include "onstream/bootstrap/mesh/mesh_link.hpp"
 #include "onstream/bootstrap/socket.hpp"
 
 namespace onstream {
@@ -231,12 +231,12 @@ void Mesh::Implementation::tick_if_due() {
   if (on_tick_) on_tick_();
 }
 
-// Moves what callers enqueued to the links and writes what the kernel takes.
+// Moves the frames that callers enqueued to the links and writes as much as the kernel takes.
 void Mesh::Implementation::write_all() {
   for (Peer& peer : peers_) {
     {
       const std::lock_guard lock(outbox_mutex_);
-      // What was enqueued for a peer that is gone goes with it.
+      // Frames enqueued for a peer that is gone are dropped.
       for (auto& [frame, fd] : peer.queued)
         if (peer.link.open()) peer.link.enqueue(std::move(frame), std::move(fd));
       peer.queued.clear();
@@ -331,7 +331,7 @@ void Mesh::Implementation::handle_request(int peer, wire::Unpacker& body, MeshLi
   const std::string_view topic = body.text();
   const std::string_view payload = body.text();
   body.end();
-  if (stopping_) return;  // what handlers use may be gone already; the goodbye answers
+  if (stopping_) return;  // objects that handlers use may be gone already; the goodbye answers
   std::string frame;
   const auto fail_with = [&](ErrorCode code, const char* text) {
     wire::Packer failure;
@@ -387,14 +387,14 @@ void Mesh::Implementation::take_gathered(int peer, wire::Unpacker& body) {
 void Mesh::Implementation::lose(int peer, Gone how, const std::string& why) {
   peers_[static_cast<std::size_t>(peer)].link.close();
   if (!ledger_.alive(peer)) return;
-  // First, so that whoever the ledger wakes finds the world failed.
+  // First, so that a thread that the ledger wakes finds the world failed.
   if (how == Gone::died && on_death_ && !leaving_) on_death_(peer, why);
   (void)ledger_.lose(peer, how, why);
   if (how == Gone::left && on_leave_ && !leaving_) on_leave_(peer, why);
 }
 
-// Writes out what is left, the goodbyes last, while still reading, so that two sides with full sockets do not wait for
-// each other.
+// Writes out the remaining frames, the goodbyes last, while still reading, so that two sides with full sockets do not
+// wait for each other.
 void Mesh::Implementation::say_goodbye() {
   const Deadline deadline(kGoodbyeLimitS);
   const auto something_left = [&] {
