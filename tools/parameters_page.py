@@ -23,8 +23,8 @@ A forced `path` changes which programs end. By `load` and `stage`, and by `store
 (plain memory of another process), a message of any size needs its receiver in a receive or in a wait: ranks that post `irecv`, then
 block in `send`, and `wait` last stop at the deadline, with an error that names the cycle. So does
 [examples/halo.py](../examples/halo.py) by `load` and `stage`; [README](../README.md#in-python) tells how far sends run ahead.
-By `ll` a message has at most three eighths of `lane_bytes`, 12280 B (on the first `spread_tags` lanes of cuda, of
-`spread_tag_bytes`, 98296 B), and an `isend` waits once its lane's ring is full.
+By `ll` a message has at most three eighths of `tag_bytes`, 12280 B (on the first `spread_tags` tags of cuda, of
+`spread_tag_bytes`, 98296 B), and an `isend` waits once its tag's ring is full.
 """
 
 TYPES = {"std::string": "text", "int64_t": "whole number", "double": "number"}

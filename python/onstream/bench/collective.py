@@ -264,7 +264,7 @@ def _own(name: str, settings: Settings, cases: list[Case], *parameters: str) -> 
 def _engine(name: str, settings: Settings, cases: list[Case]) -> Contender:
     if settings.algorithm not in ("auto", "simple"):
         raise PeerMissing(
-            f"the copy engine works beside algorithm direct alone, and {settings.algorithm} was asked for"
+            f"the copy engine works beside algorithm simple alone, and {settings.algorithm} was asked for"
         )
     chosen = [case for case in cases if by_engine(case, settings.ranks)]
     return _own(name, settings, _some(name, chosen), "collective_engine=large")

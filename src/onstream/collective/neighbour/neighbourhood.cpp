@@ -124,7 +124,7 @@ class Neighbourhood::Implementation {
     Parts parts = collective::parts_of(call, edges_);
     check_buffers(call, parts);
     require(parts.most <= small(call) || call.algorithm != Algorithm::ll, name_of(call.kind),
-            ": algorithm lines cannot: ", parts.most, " B along one edge do not fit the slots of ", small(call),
+            ": algorithm ll cannot: ", parts.most, " B along one edge do not fit the slots of ", small(call),
             " B (collective_bytes)");
     return parts;
   }
