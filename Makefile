@@ -76,8 +76,7 @@ format: setup-check
 	$(BIN)/ruff check --fix python tests tools examples bench
 
 rules: build
-	$(BIN)/python tools/prose.py
-	$(BIN)/python -m pytest -q tests/python/test_layers.py tests/python/test_docs.py tests/python/test_parameters.py
+	$(BIN)/python -m pytest -q tests/python/test_layers.py tests/python/test_docs.py tests/python/test_parameters.py tests/python/test_prose.py
 
 # `pip install .` into a venv of its own, as a user would: with this machine's cmake if it is new enough, else with one
 # that pip fetches, and with CUDA if there is an nvcc. Then a job, with the `python` that the launcher finds. At last the

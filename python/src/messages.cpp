@@ -31,7 +31,7 @@ struct Message {
   MessageOptions options;
   StreamChoice choice;
 
-  std::string text() const { return message_text(kind, buffer.bytes, peer, options.tag); }
+  std::string text() const { return kind == OpKind::recv ? text_of(incoming()) : text_of(outgoing()); }
   Outgoing outgoing() const { return {buffer.address, buffer.bytes, peer, options}; }
   Incoming incoming() const { return {buffer.address, buffer.bytes, peer, options}; }
 };

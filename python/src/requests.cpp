@@ -174,16 +174,27 @@ void WorldState::run_and_wait(const std::function<void(Stream)>& enqueue, const 
   }
 }
 
-// Whether a fault fails no world.
-static bool is_cut(Status status) { return status == Status::truncated || status == Status::unmapped; }
+namespace {
 
-void raise_message_fault(const World& world, const FaultReport& fault) {
-  if (!is_cut(fault.status)) return raise_unless_ok(world, fault);
-  raise_faults({world.fabric()->told(fault).value_or(fault)});
+// Raises how a message ended that failed its world. A message that failed itself alone is left in `cut`; its world
+// tells of it no more.
+void tell_message_fault(const World& world, const FaultReport& fault, std::vector<FaultReport>& cut) {
+  if (!fails_one_op(fault.status)) return raise_unless_ok(world, fault);
+  cut.push_back(world.fabric()->told(fault).value_or(fault));
 }
 
-std::string message_text(OpKind kind, std::size_t bytes, int peer, int tag) {
-  return concat(name_of(kind), " of ", bytes, " B with rank ", peer, " with tag ", tag);
+std::string text_of(OpKind kind, std::size_t bytes, int peer, int tag) {
+  const MessageOptions options{.tag = tag};
+  return kind == OpKind::recv ? onstream::text_of(Incoming{nullptr, bytes, peer, options})
+                              : onstream::text_of(Outgoing{nullptr, bytes, peer, options});
+}
+
+}  // namespace
+
+void raise_message_fault(const World& world, const FaultReport& fault) {
+  std::vector<FaultReport> cut;
+  tell_message_fault(world, fault, cut);
+  raise_faults(cut);
 }
 
 void abort_interrupted(World& world, const std::string& what) {
@@ -226,9 +237,8 @@ void PyRequest::raise_fault(const World& world) {
 
 void PyRequest::tell_fault(const World& world, std::vector<FaultReport>& cut) {
   const FaultReport mine = report(world);
-  if (!is_cut(status_)) return raise_unless_ok(world, mine);
-  const bool again = std::exchange(raised_, true);
-  cut.push_back(again ? mine : world.fabric()->told(mine).value_or(mine));
+  if (fails_one_op(status_) && std::exchange(raised_, true)) return cut.push_back(mine);
+  tell_message_fault(world, mine, cut);
 }
 
 void PyRequest::wait_on_host() {
@@ -241,7 +251,7 @@ void PyRequest::end_on_host() {
   if (status_ == Status::pending) {
     const BlockingCall call(state_);
     const auto on_interrupt = [&] {
-      abort_interrupted(*world, message_text(posted_.kind, posted_.bytes, posted_.peer, posted_.tag));
+      abort_interrupted(*world, text_of(posted_.kind, posted_.bytes, posted_.peer, posted_.tag));
     };
     if (world->device().kind() == DeviceKind::host) {
       finish(*world, interruptible([&] { return world->wait(request_); }, on_interrupt));
@@ -300,10 +310,7 @@ std::size_t PyRequest::received() const {
 }
 
 std::string PyRequest::text() const {
-  const MessageOptions options{.tag = posted_.tag};
-  const std::string what = posted_.kind == OpKind::recv
-                               ? text_of(Incoming{nullptr, posted_.bytes, posted_.peer, options})
-                               : text_of(Outgoing{nullptr, posted_.bytes, posted_.peer, options});
+  const std::string what = text_of(posted_.kind, posted_.bytes, posted_.peer, posted_.tag);
   if (status_ == Status::pending) return what + (waited_ ? ", its wait is on a stream" : ", not waited for");
   const bool shorter = status_ == Status::ok && received_ != posted_.bytes;
   return concat(what, ", ended: ", name_of(status_), shorter ? concat(", ", received_, " B came") : "");

@@ -171,9 +171,6 @@ void enqueue_and_keep(WorldState& state, StreamChoice choice, const Enqueue& enq
   keep();
 }
 
-// A message in errors.
-std::string message_text(OpKind kind, std::size_t bytes, int peer, int tag);
-
 // One isend or irecv. The buffer stays in place until the message has finished, even if this object is gone.
 class PyRequest {
  public:

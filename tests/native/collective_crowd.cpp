@@ -51,7 +51,7 @@ const std::vector<Entry>& entries() {
     std::vector<Entry> out = {{&pass_move_kernel(), crowd_entry<PassMove>},
                               {&barrier_kernel(), crowd_entry<collective::Barrier>},
                               {&exchange_ll_kernel(), crowd_entry<ExchangeLl>},
-                              {&trade_ll128_kernel(), crowd_entry<ExchangeLl128>},
+                              {&exchange_ll128_kernel(), crowd_entry<ExchangeLl128>},
                               {&bulk_move_kernel(Reach::near), crowd_entry<BulkMove<kNear>>}};
     add_reductions<ElementType::int32>(out);
     add_reductions<ElementType::float16>(out);

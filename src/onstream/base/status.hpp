@@ -16,6 +16,8 @@ enum class [[nodiscard]] Status : std::uint64_t {
 };
 
 const char* name_of(Status status);
+// Whether an operation that ended so leaves its world whole, though it failed itself.
+constexpr bool fails_one_op(Status status) { return status == Status::truncated || status == Status::unmapped; }
 
 // The kind of an operation, in a fault record and in messages to people.
 enum class OpKind : std::uint32_t {

@@ -82,7 +82,7 @@ void make(const Like& like, const void* functor, std::byte* out) {
 inline namespace ONSTREAM_COMPILED {
 
 template <class Body, class Like>
-OwnKernel<Like> kernel(const char* name) {
+UserKernel<Like> kernel(const char* name) {
   return {{name, host_entry<Body>, cuda_address_of<Body>()}, sizeof(Body), make<Body, Like>};
 }
 
@@ -99,13 +99,13 @@ const UserKernels& kernels() {
     one.line_pack = Lines::kUnit;
     one.line_data = Lines::kData;
     one.deal = BulkReduce<Rule, kNear>::kDeal;
-    one.lines = kernel<Lines, ReduceLl<BytesRule>>("collective_own_lines");
+    one.lines = kernel<Lines, ReduceLl<BytesRule>>("collective_user_ll");
     if constexpr (Lines::kUnit == Lines::kData && Lines::kUnit <= 16) {
-      one.two_shot = kernel<TwoShotLl<Rule>, TwoShotLl<BytesRule>>("collective_own_two_shot");
+      one.two_shot = kernel<TwoShotLl<Rule>, TwoShotLl<BytesRule>>("collective_user_two_shot");
     }
-    one.bulk = kernel<BulkReduce<Rule, kNear>, BulkReduce<BytesRule, kNear>>("collective_own_bulk");
+    one.bulk = kernel<BulkReduce<Rule, kNear>, BulkReduce<BytesRule, kNear>>("collective_user_bulk");
     using Far = BulkReduce<Rule, kMostRanks>;
-    one.bulk_far = {{"collective_own_bulk_far", host_entry<Far>, nullptr},
+    one.bulk_far = {{"collective_user_bulk_far", host_entry<Far>, nullptr},
                     sizeof(Far),
                     make<Far, BulkReduce<BytesRule, kMostRanks>>};
     return one;

@@ -79,8 +79,7 @@ class Fabric::Implementation {
     // A fault of a send that was over before its receive met it. Logged, as its rank may never ask how its sends ended.
     mesh_.on("send.fault", [this](int, const std::string& bytes, Fd) {
       FaultReport fault = unpack_fault(bytes, launch_.size);
-      const bool of_one_op = fault.status == Status::truncated || fault.status == Status::unmapped;
-      require(of_one_op, "a rank tells of the end of a send that fails the world");
+      require(fails_one_op(fault.status), "a rank tells of the end of a send that fails the world");
       log(LogLevel::warn, describe(fault));
       fault.logged = true;
       fault_log_.add(fault);
@@ -173,28 +172,16 @@ class Fabric::Implementation {
     board_->set_abort(Cause::failure);
   }
 
-  // Returns the call's result; throws the world's story where its failure ended the call.
+  // Returns the call's result; throws the world's story where its failure ended the call. Another rank may have met the
+  // failure first: waits for the news of it for so long.
   template <class Call>
-  auto or_story(const Call& call) {
+  auto or_story(const Call& call, double on_its_way_s = 0) {
     try {
       return call();
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::aborted) check();
-      throw;
-    }
-  }
-
-  // Returns the call's result. Where the call throws `aborted` because another rank has met the world's failure first,
-  // the failure is on its way here: throws its story.
-  template <class Call>
-  auto in_failing_world(const Call& call) {
-    constexpr double kOnItsWayS = 1;
-    try {
-      return call();
-    } catch (const Error& error) {
-      const Deadline limit(kOnItsWayS);
-      while (error.code() == ErrorCode::aborted && !has_failed() && !limit.passed()) HostGroup::pause(1U << 20);
-      if (error.code() == ErrorCode::aborted) check();
+      if (error.code() != ErrorCode::aborted) throw;
+      for (const Deadline limit(on_its_way_s); !has_failed() && !limit.passed();) HostGroup::pause(1U << 20);
+      check();
       throw;
     }
   }
@@ -245,15 +232,15 @@ class Fabric::Implementation {
     };
     require_said_alike(agree("the allocation of a segment", mine), "a segment is the same on every rank, but",
                        "asks for");
-    const SegmentMaker maker{
-        *device_,         reach_,
-        launch_.rank,     launch_.size,
-        ++segments_made_, mapped == Mapped::by_path && parameters_.path == "stage" ? "parameter path is stage" : "",
-        mapped,           device_bytes_};
+    constexpr double kOnItsWayS = 1;
+    const bool staged = mapped == Mapped::by_path && parameters_.path == "stage";
+    const std::string unmapped_why = staged ? "parameter path is stage" : "";
+    const SegmentMaker maker{*device_,         reach_,       launch_.rank, launch_.size,
+                             ++segments_made_, unmapped_why, mapped,       device_bytes_};
     const auto agree_on = [this](const std::function<std::string()>& notice) {
       return agree("the mapping of a segment", notice);
     };
-    auto made = in_failing_world([&] { return std::make_shared<MappedSegment>(maker, bytes, kind, agree_on); });
+    auto made = or_story([&] { return std::make_shared<MappedSegment>(maker, bytes, kind, agree_on); }, kOnItsWayS);
     segments_.add(made);
     return made;
   }

@@ -10,10 +10,6 @@ namespace onstream {
 
 namespace {
 
-bool fails_the_world(Status status) {
-  return status == Status::timeout || status == Status::aborted || status == Status::misused;
-}
-
 bool is_same(const FaultReport& one, const FaultReport& other) {
   return one.rank == other.rank && one.status == other.status && one.op == other.op && one.part == other.part &&
          one.peer == other.peer && one.tag == other.tag && one.bytes == other.bytes && one.plan == other.plan;
@@ -49,7 +45,7 @@ void FaultLog::name_plan(std::uint64_t number, const std::string& name, std::vec
 }
 
 bool FaultLog::add(FaultReport& fault, Told told) {
-  const bool fatal = fails_the_world(fault.status);
+  const bool fatal = !fails_one_op(fault.status);
   const std::lock_guard lock(mutex_);
   if (const auto plan = plans_.find(fault.plan); plan != plans_.end()) {
     const auto& [name, tags] = plan->second;

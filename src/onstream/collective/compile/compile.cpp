@@ -42,13 +42,13 @@ class CallCompiler {
 
   KernelLaunch lines() {
     if (call_.kind == OpKind::barrier) return barrier();
-    if (!has_op(call_.kind)) return trade_lines();
+    if (!has_op(call_.kind)) return exchange_ll();
     if (call_.own != nullptr) {
-      return with_functor(call_.own->lines, reduce_lines<BytesRule>(), line_grid(bytes_, call_.own->line_data));
+      return with_functor(call_.own->lines, reduce_ll<BytesRule>(), line_grid(bytes_, call_.own->line_data));
     }
     KernelLaunch out;
     with_rule([&]<class Rule>() {
-      const auto body = reduce_lines<Rule>();
+      const auto body = reduce_ll<Rule>();
       out.set(reduce_ll_kernel(call_.type), body, line_grid(bytes_, ReduceLl<Rule>::kUnit));
     });
     return out;
@@ -57,11 +57,11 @@ class CallCompiler {
   KernelLaunch two_shot() {
     const std::size_t part = (bytes_ + size_ - 1) / size_;
     if (call_.own != nullptr) {
-      return with_functor(call_.own->two_shot, two_shot_lines<BytesRule>(), line_grid(part, call_.own->line_data));
+      return with_functor(call_.own->two_shot, two_shot_ll<BytesRule>(), line_grid(part, call_.own->line_data));
     }
     KernelLaunch out;
     with_rule([&]<class Rule>() {
-      const auto body = two_shot_lines<Rule>();
+      const auto body = two_shot_ll<Rule>();
       constexpr int kUnit = TwoShotLl<Rule>::kUnit;
       out.set(two_shot_kernel(call_.type), body, line_grid(part, kUnit));
     });
@@ -76,7 +76,7 @@ class CallCompiler {
       body.out_stride = call_.kind == OpKind::broadcast ? 0 : bytes_;
       const bool there = input_ + body.in_stride * rank_ == output_ + body.out_stride * rank_;
       body.keeps = there ? 0 : 1;
-      out.set(trade_ll128_kernel(), body, ll128_grid(body.stripes));
+      out.set(exchange_ll128_kernel(), body, ll128_grid(body.stripes));
       return out;
     }
     with_rule([&]<class Rule>() {
@@ -212,7 +212,7 @@ class CallCompiler {
   }
 
   template <class Rule>
-  ReduceLl<Rule> reduce_lines() const {
+  ReduceLl<Rule> reduce_ll() const {
     ReduceLl<Rule> body;
     fill(body, Algorithm::ll);
     body.op = call_.op;
@@ -221,7 +221,7 @@ class CallCompiler {
     return body;
   }
   template <class Rule>
-  TwoShotLl<Rule> two_shot_lines() const {
+  TwoShotLl<Rule> two_shot_ll() const {
     TwoShotLl<Rule> body;
     fill(body, Algorithm::two_shot);
     body.op = call_.op;
@@ -230,7 +230,7 @@ class CallCompiler {
   }
 
   template <class Like>
-  KernelLaunch with_functor(const OwnKernel<Like>& kernel, const Like& like, Grid grid) const {
+  KernelLaunch with_functor(const UserKernel<Like>& kernel, const Like& like, Grid grid) const {
     KernelLaunch out;
     out.kernel = &kernel.kernel;
     out.bytes.resize(kernel.bytes);
@@ -248,7 +248,7 @@ class CallCompiler {
     return out;
   }
 
-  KernelLaunch trade_lines() const {
+  KernelLaunch exchange_ll() const {
     ExchangeLl body;
     fill(body, Algorithm::ll);
     const bool beside =

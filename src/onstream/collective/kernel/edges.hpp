@@ -104,9 +104,9 @@ struct MoveEdges {
       if (is_small(edge.bytes)) continue;
       Line* const post = session.post(source, edge.place);
       const std::uint32_t flag = session.epoch_flag();
-      group.store_line(post + static_cast<int>(PostLl::output), flag_line(edge.at, flag));
-      group.store_line(post + static_cast<int>(PostLl::factor), flag_line(edge.bytes, flag));
-      group.store_line(post + static_cast<int>(PostLl::call), flag_line(session.signature(), flag));
+      group.store_line(post + static_cast<int>(PostLine::output), flag_line(edge.at, flag));
+      group.store_line(post + static_cast<int>(PostLine::factor), flag_line(edge.bytes, flag));
+      group.store_line(post + static_cast<int>(PostLine::call), flag_line(session.signature(), flag));
     }
   }
 
@@ -190,15 +190,15 @@ struct MoveEdges {
       const std::uint32_t flag = session.epoch_flag();
       const auto posted = [&] {
         bool all = true;
-        for (int line = static_cast<int>(PostLl::output); line < kPostLines; ++line) {
+        for (int line = static_cast<int>(PostLine::output); line < kPostLines; ++line) {
           const Line now{group.load_acquire(&post[line].low), group.load_acquire(&post[line].high)};
           all = all && has_flag(now, flag);
         }
         return all;
       };
       if (!session.await(edge.end, posted)) break;
-      const std::uint64_t call = line_data(group.load_line(post + static_cast<int>(PostLl::call)));
-      const std::uint64_t theirs = line_data(group.load_line(post + static_cast<int>(PostLl::factor)));
+      const std::uint64_t call = line_data(group.load_line(post + static_cast<int>(PostLine::call)));
+      const std::uint64_t theirs = line_data(group.load_line(post + static_cast<int>(PostLine::factor)));
       if (call >> 1 != session.signature() >> 1) {
         (void)session.differ(edge.end);
       } else {
@@ -224,7 +224,7 @@ struct MoveEdges {
   template <class Group>
   ONSTREAM_BODY std::uint64_t posted_address(const Group& group, const Session<Group>& session,
                                              const OutEdge& edge) const {
-    return line_data(group.load_line(session.post(here(), edge.end) + static_cast<int>(PostLl::output)));
+    return line_data(group.load_line(session.post(here(), edge.end) + static_cast<int>(PostLine::output)));
   }
 
   // Block 0: all blocks of the sources are through.

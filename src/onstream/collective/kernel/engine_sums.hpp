@@ -115,7 +115,7 @@ class EngineSums {
   // Asks the engine to copy to this rank's part of the peer's output, both for pushes and for sums.
   ONSTREAM_EITHER void ask(std::uint32_t peer, const std::byte* from, std::uint64_t begin, std::uint64_t bytes,
                            bool answered) {
-    const std::uint64_t to = meeting_.posted(peer, PostLl::output) + part_.begin;
+    const std::uint64_t to = meeting_.posted(peer, PostLine::output) + part_.begin;
     copier_.ask(group_, ++number_, to + begin, from + begin, bytes, answered);
   }
 

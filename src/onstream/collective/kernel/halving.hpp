@@ -115,7 +115,7 @@ struct Halving {
       const bool own = !in_a_row() && span.part == peer;
       const std::byte* source = place(group, meeting, peer, window, span);
       if (!in_stage()) {
-        source = reinterpret_cast<const std::byte*>(meeting.posted(peer, own ? PostLl::input : PostLl::output)) +
+        source = reinterpret_cast<const std::byte*>(meeting.posted(peer, own ? PostLine::input : PostLine::output)) +
                  (own ? window.begin : span.offset);
       }
       group.copy_alone(work.output + span.offset, source, span.bytes);

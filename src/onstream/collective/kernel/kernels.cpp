@@ -38,7 +38,7 @@ constexpr auto host_entry_of =
 
 const Kernel& reduce_ll_kernel(ElementType type) {
   static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_reduce_lines", host_entry_of<kType, ReduceLl<RuleNumber<kType>>>,
+    return Kernel{"collective_reduce_ll", host_entry_of<kType, ReduceLl<RuleNumber<kType>>>,
                   ONSTREAM_CUDA_ADDRESS(cuda_reduce_ll(element<kType>))};
   });
   return kernels.at(static_cast<std::size_t>(type));
@@ -91,14 +91,14 @@ const Kernel& barrier_kernel() {
 }
 
 const Kernel& exchange_ll_kernel() {
-  static const Kernel kernel{"collective_trade_lines", host_entry<ExchangeLl>,
+  static const Kernel kernel{"collective_exchange_ll", host_entry<ExchangeLl>,
                              ONSTREAM_CUDA_ADDRESS(cuda_exchange_ll())};
   return kernel;
 }
 
-const Kernel& trade_ll128_kernel() {
-  static const Kernel kernel{"collective_trade_ll128", host_entry<ExchangeLl128>,
-                             ONSTREAM_CUDA_ADDRESS(cuda_trade_ll128())};
+const Kernel& exchange_ll128_kernel() {
+  static const Kernel kernel{"collective_exchange_ll128", host_entry<ExchangeLl128>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_exchange_ll128())};
   return kernel;
 }
 
@@ -126,7 +126,7 @@ const Kernel& move_edges_kernel(Reach reach) {
 std::vector<const Kernel*> all_kernels() {
   std::vector<const Kernel*> all = {&barrier_kernel(),
                                     &exchange_ll_kernel(),
-                                    &trade_ll128_kernel(),
+                                    &exchange_ll128_kernel(),
                                     &pass_move_kernel(),
                                     &bulk_move_kernel(Reach::near),
                                     &bulk_move_kernel(Reach::far),

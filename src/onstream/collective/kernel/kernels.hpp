@@ -20,8 +20,8 @@ const Kernel& bulk_reduce_kernel(ElementType type, Reach reach);
 const Kernel& pass_reduce_kernel(ElementType type);  // a PassReduce
 const Kernel& pass_move_kernel();                    // a PassMove
 const Kernel& barrier_kernel();                      // a Barrier
-const Kernel& exchange_ll_kernel();                  // a ExchangeLl
-const Kernel& trade_ll128_kernel();                  // a ExchangeLl128
+const Kernel& exchange_ll_kernel();                  // an ExchangeLl
+const Kernel& exchange_ll128_kernel();               // an ExchangeLl128
 const Kernel& bulk_move_kernel(Reach reach);         // a BulkMove
 const Kernel& convert_kernel();                      // a Convert
 
@@ -41,7 +41,7 @@ const void* cuda_pass_reduce(ElementType type);
 const void* cuda_pass_move();
 const void* cuda_barrier();
 const void* cuda_exchange_ll();
-const void* cuda_trade_ll128();
+const void* cuda_exchange_ll128();
 const void* cuda_bulk_move(Reach reach);
 const void* cuda_convert();
 const void* cuda_move_edges(Reach reach);

@@ -13,7 +13,7 @@ namespace onstream::collective {
 const void* cuda_barrier() { return reinterpret_cast<const void*>(&cuda_entry<Barrier>); }
 
 const void* cuda_exchange_ll() { return reinterpret_cast<const void*>(&cuda_entry<ExchangeLl>); }
-const void* cuda_trade_ll128() { return reinterpret_cast<const void*>(&cuda_entry<ExchangeLl128>); }
+const void* cuda_exchange_ll128() { return reinterpret_cast<const void*>(&cuda_entry<ExchangeLl128>); }
 const void* cuda_pass_move() { return reinterpret_cast<const void*>(&cuda_entry<PassMove>); }
 const void* cuda_convert() { return reinterpret_cast<const void*>(&cuda_entry<Convert>); }
 const void* cuda_move_edges(Reach reach) {

@@ -65,7 +65,7 @@ struct ReduceLl : LineWork {
     Packs<kOthers, kUnit> mine;
     if (begin < units) fetch_given<Group>(mine, places, 0, begin, plain);
     Session<Group> session(group, view, {named, bytes, signature}, epoch);
-    if (begin < units) trade_all<kUnits>(group, session, ways, places, result, mine, units, plain);
+    if (begin < units) exchange_all<kUnits>(group, session, ways, places, result, mine, units, plain);
     session.end();
   }
 
@@ -79,9 +79,9 @@ struct ReduceLl : LineWork {
   }
 
   template <Units kUnits, int kOthers, class Group>
-  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
-                                 const Places<kOthers, const std::byte>& places, std::byte* result,
-                                 Packs<kOthers, kUnit>& mine, std::uint64_t units, bool plain) const {
+  ONSTREAM_EITHER void exchange_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
+                                    const Places<kOthers, const std::byte>& places, std::byte* result,
+                                    Packs<kOthers, kUnit>& mine, std::uint64_t units, bool plain) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t more = units - first_of(group);
     if (session.failed() || !session.may_write_to_others()) return;
@@ -202,15 +202,15 @@ struct ExchangeLl : LineWork {
     Packs<kOthers, kUnit> mine;
     if (begin < units) this->template fetch<Group>(mine, sources, 0, bytes - begin * kUnit, plain);
     Session<Group> session(group, view, {named, bytes, signature}, epoch);
-    if (begin < units) trade_all<kUnits>(group, session, ways, sources, results, mine, units, plain);
+    if (begin < units) exchange_all<kUnits>(group, session, ways, sources, results, mine, units, plain);
     session.end();
   }
 
   template <Units kUnits, int kOthers, class Group>
-  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
-                                 const Places<kOthers, const std::byte>& sources,
-                                 const Places<kOthers, std::byte>& results, Packs<kOthers, kUnit>& mine,
-                                 std::uint64_t units, bool plain) const {
+  ONSTREAM_EITHER void exchange_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
+                                    const Places<kOthers, const std::byte>& sources,
+                                    const Places<kOthers, std::byte>& results, Packs<kOthers, kUnit>& mine,
+                                    std::uint64_t units, bool plain) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t more = units - first_of(group);
     if (session.failed() || !session.may_write_to_others()) return;

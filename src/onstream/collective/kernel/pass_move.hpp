@@ -57,9 +57,9 @@ struct PassMove : PassWork {
           if (staged) {
             source = place(group, meeting, from, Ring::lot(way), step - 1);
           } else if (step == 1) {  // its own part
-            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLl::input)) + span.within;
+            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLine::input)) + span.within;
           } else {
-            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLl::output)) + span.offset;
+            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLine::output)) + span.offset;
           }
           group.copy_alone(output + span.offset, source, span.bytes);
           if (staged && step + 1 < view.size) group.copy_alone(here, source, span.bytes);
@@ -113,7 +113,7 @@ struct PassMove : PassWork {
           continue;
         }
         const std::uint32_t from = ring.source_of(way);
-        const PostLl which = behind == 1 ? PostLl::input : PostLl::output;
+        const PostLine which = behind == 1 ? PostLine::input : PostLine::output;
         const std::byte* const source =
             staged ? place(group, meeting, from, Ring::lot(way), step - 1)
                    : reinterpret_cast<const std::byte*>(meeting.posted(from, which)) + span.within;
@@ -135,7 +135,7 @@ struct PassMove : PassWork {
       if (staged && tree.is_root()) {
         group.copy_alone(place(group, meeting, view.rank, Lot::second, epoch), input + piece.offset, piece.bytes);
       }
-      if (!tree.down(group, session, meeting, piece, PostLl::input, staged)) return;
+      if (!tree.down(group, session, meeting, piece, PostLine::input, staged)) return;
     }
     session.meet();  // every rank has read its data
   }

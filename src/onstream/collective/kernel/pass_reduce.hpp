@@ -88,7 +88,7 @@ struct PassReduce : PassWork {
           } else if (staged || (sums_staged && terms.from_is == Is::sum)) {
             terms.from = place(group, meeting, from, Ring::lot(way), step - 1);
           } else {
-            terms.from = posted(meeting, from, step == 1 ? PostLl::input : PostLl::output) + span.offset;
+            terms.from = posted(meeting, from, step == 1 ? PostLine::input : PostLine::output) + span.offset;
           }
           if (step > 0 && step <= sums) terms.add = input + span.offset;
           terms.sum = step == sums ? Sum::whole : Sum::partial;
@@ -116,7 +116,7 @@ struct PassReduce : PassWork {
         if (!session.meet(tree.above_in(step))) return;
         if (step + tree.depth + 1 == tree.steps) take_children(group, meeting, tree, piece, staged);
       }
-      if (down && !tree.down(group, session, meeting, piece, PostLl::output, staged)) return;
+      if (down && !tree.down(group, session, meeting, piece, PostLine::output, staged)) return;
     }
     session.meet();  // every rank has read its data
   }
@@ -157,10 +157,10 @@ struct PassReduce : PassWork {
       terms.bytes = piece.bytes;
       terms.owner = child;
       if (tree.is_leaf(child) && !staged) {
-        terms.from = posted(meeting, child, PostLl::input) + piece.offset;
+        terms.from = posted(meeting, child, PostLine::input) + piece.offset;
         terms.from_is = Is::input;
       } else if (passes_output) {
-        terms.from = posted(meeting, child, PostLl::output) + piece.offset;
+        terms.from = posted(meeting, child, PostLine::output) + piece.offset;
       } else {
         terms.from = place(group, meeting, child, Lot::first, piece.epoch);
       }
@@ -265,7 +265,7 @@ struct PassReduce : PassWork {
       } else {
         terms.from_is = meeting.direct() ? half.theirs : Is::sum;  // data in a stage is scaled already
         if (terms.from_is == Is::input || !halving.in_stage()) {
-          const PostLl line = terms.from_is == Is::input ? PostLl::input : PostLl::output;
+          const PostLine line = terms.from_is == Is::input ? PostLine::input : PostLine::output;
           terms.from = posted(meeting, half.peer, line) + span.offset;
         } else {
           terms.from = in_stage(half.peer, Held::sums);
@@ -284,7 +284,7 @@ struct PassReduce : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY static const std::byte* posted(const Meeting<Group>& meeting, std::uint32_t rank, PostLl line) {
+  ONSTREAM_BODY static const std::byte* posted(const Meeting<Group>& meeting, std::uint32_t rank, PostLine line) {
     return reinterpret_cast<const std::byte*>(meeting.posted(rank, line));
   }
 
@@ -303,7 +303,7 @@ struct PassReduce : PassWork {
       return;
     }
     Factor theirs = factor;
-    if (scales_from && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLl::factor);
+    if (scales_from && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLine::factor);
     constexpr int kBytes = kSerial<Group> ? 1024 : 16;
     constexpr int kPacks = kSerial<Group> ? 1 : 2;  // under way in a thread
     using Adding = Accumulator<Rule, kBytes>;
@@ -351,7 +351,7 @@ struct PassReduce : PassWork {
     const bool scales = op == ReduceOp::premulsum;
     const bool whole = terms.sum == Sum::whole;
     Factor theirs = factor;
-    if (scales && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLl::factor);
+    if (scales && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLine::factor);
     const auto number = [](const std::byte* address, bool counts) {
       return counts ? reinterpret_cast<std::uint64_t>(address) : 0;
     };

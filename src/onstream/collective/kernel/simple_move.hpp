@@ -97,8 +97,8 @@ struct BulkMove {
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank != view.rank && portions[rank].send_bytes > longest) longest = portions[rank].send_bytes;
     }
-    const auto odd = [&](std::uint32_t peer, PostLl line, std::uint64_t word) {
-      return line == PostLl::input && kind == OpKind::all_to_all_v && word != portions[peer].send_bytes;
+    const auto odd = [&](std::uint32_t peer, PostLine line, std::uint64_t word) {
+      return line == PostLine::input && kind == OpKind::all_to_all_v && word != portions[peer].send_bytes;
     };
     if (meeting.open(session, Told{*this}, longest, direct != 0, odd) && agrees_on_counts(session, meeting)) {
       if (!meeting.direct()) {
@@ -131,7 +131,7 @@ struct BulkMove {
     if (meeting.usual() || kind != OpKind::all_to_all_v) return true;
     for (std::uint32_t peer = 0; peer < view.size; ++peer) {
       if (peer == view.rank) continue;
-      const std::uint64_t expected = meeting.posted(peer, PostLl::input);
+      const std::uint64_t expected = meeting.posted(peer, PostLine::input);
       if (expected == portions[peer].send_bytes) continue;
       session.lengths_differ(peer, portions[peer].send_bytes, expected);
       return false;
@@ -158,7 +158,7 @@ struct BulkMove {
         const std::uint32_t peer = rank_after(view, k);
         const Portion& portion = portions[peer];
         if (portion.send_bytes == 0) continue;
-        copy(reinterpret_cast<std::byte*>(meeting.posted(peer, PostLl::output)), input + portion.send_offset,
+        copy(reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)), input + portion.send_offset,
              portion.send_bytes);
       }
     };
@@ -198,7 +198,7 @@ struct BulkMove {
     for (std::uint32_t k = 1; k < view.size; ++k) {
       const std::uint32_t peer = rank_after(view, k);
       if (portions[peer].send_bytes == 0) continue;
-      const std::uint64_t to = meeting.posted(peer, PostLl::output);
+      const std::uint64_t to = meeting.posted(peer, PostLine::output);
       const std::byte* const from = input + portions[peer].send_offset;
       const std::uint64_t lead = first == nullptr ? copier.lead : 0;
       if (speaks) copier.ask(group, ++number, to + lead, from + lead, portions[peer].send_bytes - lead, k == last);
@@ -295,7 +295,7 @@ struct BulkMove {
   ONSTREAM_BODY void send(const Group& group, const Meeting<Group>& meeting, std::uint32_t peer, std::uint64_t place,
                           std::uint64_t length) const {
     if (place >= bytes) return;
-    auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLl::output)) + place;
+    auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)) + place;
     length = least(length, bytes - place);
     if (view.rank != root) {
       group.copy_alone(to, output + place, length);
@@ -313,7 +313,7 @@ struct BulkMove {
                                 std::uint64_t longest) const {
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank == view.rank) continue;
-      const std::uint64_t theirs = meeting.posted(rank, PostLl::factor);
+      const std::uint64_t theirs = meeting.posted(rank, PostLine::factor);
       longest = theirs > longest ? theirs : longest;
     }
     const auto blocks = static_cast<std::uint64_t>(group.blocks());

@@ -70,9 +70,9 @@ struct BulkReduce : BulkReduceWork {
     const auto held = Meeting<Group>::begin(group, view, signature);
     Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
-    const auto odd = [&](std::uint32_t, PostLl line, std::uint64_t address) {
-      if (line == PostLl::input) return (address + in_offset) % kGpuPack != 0;
-      return line == PostLl::output && address != 0 && (address + out_offset) % kGpuPack != 0;
+    const auto odd = [&](std::uint32_t, PostLine line, std::uint64_t address) {
+      if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;
+      return line == PostLine::output && address != 0 && (address + out_offset) % kGpuPack != 0;
     };
     if (meeting.open(session, Known{at, direct != 0}, factor, direct != 0, odd)) {
       if (meeting.usual()) {
@@ -183,7 +183,7 @@ struct BulkReduce : BulkReduceWork {
     const std::byte* const sums = output + out_offset;
     for (std::uint32_t k = 1; k < view.size; ++k) {
       const std::uint32_t peer = rank_after(view, k);
-      auto* const theirs = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLl::output) + out_offset);
+      auto* const theirs = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output) + out_offset);
       each_cut(group,
                [&](std::uint64_t from, std::uint64_t length) { group.copy_alone(theirs + from, sums + from, length); });
     }
@@ -215,7 +215,7 @@ struct BulkReduce : BulkReduceWork {
   ONSTREAM_EITHER bool go_by_engine(const Meeting<Group>& meeting) const {
     bool all = copier.slot != nullptr;
     for (std::uint32_t peer = 0; peer < view.size && all; ++peer) {
-      if (peer != view.rank) all = meeting.posted(peer, PostLl::input) != meeting.posted(peer, PostLl::output);
+      if (peer != view.rank) all = meeting.posted(peer, PostLine::input) != meeting.posted(peer, PostLine::output);
     }
     return all;
   }
@@ -292,13 +292,13 @@ struct BulkReduce : BulkReduceWork {
     if (piece.from == Place::pushed) {
       return reinterpret_cast<std::uint64_t>(output) + rank * part_bytes + piece.in_offset - in_offset;
     }
-    return meeting.posted(rank, PostLl::input) + piece.in_offset;
+    return meeting.posted(rank, PostLine::input) + piece.in_offset;
   }
   template <class Group>
   ONSTREAM_EITHER std::uint64_t target(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
     if (piece.to == Place::stages) return meeting.stage(rank) + piece.out_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(output) + piece.out_offset;
-    return meeting.posted(rank, PostLl::output) + piece.out_offset;
+    return meeting.posted(rank, PostLine::output) + piece.out_offset;
   }
 
   // Sums one piece: packs begin, begin + step, ... of it. Not inlined: it is large.
@@ -326,7 +326,7 @@ struct BulkReduce : BulkReduceWork {
   template <class Group>
   ONSTREAM_EITHER Factor factor_of(const Meeting<Group>& meeting, std::uint32_t rank) const {
     if (!Sum::scales(op)) return 0;
-    return rank == view.rank ? factor : meeting.posted(rank, PostLl::factor);
+    return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
   }
 
   // The access width of every address from and to which a piece is added up.

@@ -57,11 +57,11 @@ struct Tree {
   // failed.
   template <class Group>
   ONSTREAM_CALL bool down(const Group& group, Session<Group>& session, const Meeting<Group>& meeting,
-                          const Piece& piece, PostLl line, bool staged) const {
+                          const Piece& piece, PostLine line, bool staged) const {
     for (std::uint32_t step = 0; step < steps; ++step) {
       if (!session.meet(below_in(step))) return false;
       if (step + 1 != depth) continue;
-      const PostLl which = parent == work.root ? line : PostLl::output;
+      const PostLine which = parent == work.root ? line : PostLine::output;
       const std::byte* const source =
           staged ? work.place(group, meeting, parent, Lot::second, piece.epoch)
                  : reinterpret_cast<const std::byte*>(meeting.posted(parent, which)) + piece.offset;

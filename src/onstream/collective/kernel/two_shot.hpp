@@ -37,12 +37,12 @@ struct TwoShotLl : LineWork {
     group.settle(epoch.flags ^ ways.all());
     group.wait_dependency();
     Session<Group> session(group, view, {named, bytes, signature}, epoch);
-    if (!session.failed() && session.may_write_to_others()) trade_all(group, session, ways);
+    if (!session.failed() && session.may_write_to_others()) exchange_all(group, session, ways);
     session.end();
   }
 
   template <int kOthers, class Group>
-  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways) const {
+  ONSTREAM_EITHER void exchange_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t begin = first_of(group);
     const std::uint64_t each = ((bytes + kData - 1) / kData + kOthers) / (kOthers + 1);

@@ -20,7 +20,7 @@ using BytesRule = IntegerRule<std::uint8_t>;
 
 // A kernel, and how its body comes from that of bytes.
 template <class Like>
-struct OwnKernel {
+struct UserKernel {
   Kernel kernel{};
   std::size_t bytes = 0;  // of the body; 0: there is none
   void (*make)(const Like& like, const void* functor, std::byte* body) = nullptr;
@@ -34,10 +34,10 @@ struct UserKernels {
   int line_pack;              // bytes of a pack as it goes in lines, and how many of them are elements
   int line_data;
   std::uint64_t deal;  // BulkReduce::kDeal
-  OwnKernel<ReduceLl<BytesRule>> lines;
-  OwnKernel<TwoShotLl<BytesRule>> two_shot;  // of elements that fill packs
-  OwnKernel<BulkReduce<BytesRule, kNear>> bulk;
-  OwnKernel<BulkReduce<BytesRule, kMostRanks>> bulk_far;  // on the host device
+  UserKernel<ReduceLl<BytesRule>> lines;
+  UserKernel<TwoShotLl<BytesRule>> two_shot;  // of elements that fill packs
+  UserKernel<BulkReduce<BytesRule, kNear>> bulk;
+  UserKernel<BulkReduce<BytesRule, kMostRanks>> bulk_far;  // on the host device
 
   std::string name() const;  // of the functor
 };

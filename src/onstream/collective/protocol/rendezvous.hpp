@@ -64,7 +64,7 @@ class Meeting {
   // that each can address this rank's buffers. False: failed.
   template <class Mine>
   ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct) {
-    return open(session, mine, factor, direct, [](std::uint32_t, PostLl, std::uint64_t) { return false; });
+    return open(session, mine, factor, direct, [](std::uint32_t, PostLine, std::uint64_t) { return false; });
   }
 
   // `odd(peer, line, word)` says whether a word that a peer posts is out of the ordinary: then usual() is false.
@@ -81,10 +81,10 @@ class Meeting {
         if (peer == view_.rank) continue;
         if (!session.may_write(peer)) break;
         std::uint64_t word = signature | (direct ? 1 : 0);
-        const auto line = static_cast<PostLl>(i % kLines);
-        if (line == PostLl::input) word = mine[peer].input;
-        if (line == PostLl::output) word = mine[peer].output;
-        if (line == PostLl::factor) word = factor;
+        const auto line = static_cast<PostLine>(i % kLines);
+        if (line == PostLine::input) word = mine[peer].input;
+        if (line == PostLine::output) word = mine[peer].output;
+        if (line == PostLine::factor) word = factor;
         const bool own = !kSerial<Group> && i == static_cast<std::uint32_t>(group_.rank());
         const std::uint64_t there = own ? held_.there : view_.parts[peer];
         group_.store_line(session.post(there, view_.rank) + i % kLines, flag_line(word, session.epoch_flag()));
@@ -103,8 +103,8 @@ class Meeting {
       session.await(peer, is_posted);
       const std::uint64_t word = line_data(now);
       seen().words[i] = word;
-      const auto which = static_cast<PostLl>(i % kLines);
-      unusual = unusual || (which == PostLl::call ? word != (signature | 1) : odd(peer, which, word));
+      const auto which = static_cast<PostLine>(i % kLines);
+      unusual = unusual || (which == PostLine::call ? word != (signature | 1) : odd(peer, which, word));
     }
     direct_ = direct;
     usual_ = !group_.sync_or(unusual || session.failed());  // all that most collectives need to know
@@ -112,7 +112,7 @@ class Meeting {
     if (!session.agree()) return false;
     for (std::uint32_t peer = 0; peer < view_.size; ++peer) {
       if (peer == view_.rank) continue;
-      const std::uint64_t word = posted(peer, PostLl::call);
+      const std::uint64_t word = posted(peer, PostLine::call);
       if (word >> 1 != signature >> 1) return session.differ(peer);
       direct_ &= (word & 1) != 0;
     }
@@ -126,7 +126,7 @@ class Meeting {
   ONSTREAM_EITHER bool usual() const { return usual_; }
 
   // A word that another rank posted.
-  ONSTREAM_EITHER std::uint64_t posted(std::uint32_t peer, PostLl line) const {
+  ONSTREAM_EITHER std::uint64_t posted(std::uint32_t peer, PostLine line) const {
     return seen().words[peer * kPostLines + static_cast<std::uint32_t>(line)];
   }
 

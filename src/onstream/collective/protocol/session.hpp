@@ -348,7 +348,7 @@ class Session {
     if (is_other_call(group.load_line(self.slot(here, peer)), self.flag())) return true;
     const Line wide = self.view_.ll128_lines == 0 ? Line{} : flags_of_ll128(group, self.ll128_slot(here, peer));
     if (is_other_call(wide, self.flag())) return true;
-    const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLl::call));
+    const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLine::call));
     if (has_flag(call, self.epoch_flag()) && line_data(call) >> 1 != self.signature() >> 1) return true;
     const std::uint64_t said = group.load_relaxed(self.announcement_of(peer));
     return said >> 32 == self.mark() >> 32 && said != self.mark();

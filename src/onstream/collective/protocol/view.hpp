@@ -46,7 +46,7 @@ constexpr std::uint64_t kLl128Lines = 8;    // lines of 16 bytes that are as lon
 constexpr std::uint64_t kStripeLines = 2 * kLl128Lines;
 
 // The lines of a post, see rendezvous.hpp.
-enum class PostLl : int { input, output, factor, call };
+enum class PostLine : int { input, output, factor, call };
 
 // One host thread works for all of a group.
 template <class Group>

@@ -89,14 +89,14 @@ std::size_t in_packs(const UserKernels& own, std::size_t bytes) {
   return (bytes + data - 1) / data * static_cast<std::size_t>(own.line_pack);
 }
 
-std::string lines_why_not(const CollectiveCall& call, const Machine& machine) {
+std::string ll_why_not(const CollectiveCall& call, const Machine& machine) {
   if (is_v(call.kind)) return "counts that differ from rank to rank are only known to direct";
   std::size_t bytes = call.count * size_of(call.type);
   if (call.own != nullptr) bytes = in_packs(*call.own, bytes);
   if (bytes <= machine.slot_bytes) return "";
   return concat(bytes, " B to each rank do not fit the slots of ", machine.slot_bytes, " B (collective_bytes)");
 }
-double lines_cost(const CollectiveCall& call, const Machine& machine) {
+double ll_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine);
   const double bytes = message_bytes(call);
   const double moved = bytes * (machine.size - 1) * (has_op(call.kind) ? costs.line_sums : 1);
@@ -147,10 +147,10 @@ double ll128_cost(const CollectiveCall& call, const Machine& machine) {
   return base + part * (machine.size - 1) / costs.ll128_bytes_per_us;
 }
 
-std::string direct_why_not(const CollectiveCall& call, const Machine&) {
+std::string simple_why_not(const CollectiveCall& call, const Machine&) {
   return call.kind == OpKind::barrier ? "a barrier moves nothing" : "";
 }
-double direct_cost(const CollectiveCall& call, const Machine& machine) {
+double simple_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine);
   const double bytes = message_bytes(call);
   constexpr double kForwarding = 10;  // until an announced step is forwarded, and has arrived
@@ -271,10 +271,10 @@ double hierarchical_cost(const CollectiveCall& call, const Machine& machine) {
 }
 
 constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
-    {Algorithm::ll, "everything to everybody as LL lines", lines_why_not, lines_cost},
+    {Algorithm::ll, "everything to everybody as LL lines", ll_why_not, ll_cost},
     {Algorithm::two_shot, "parts to their owners and sums to all, as LL lines", two_shot_why_not, two_shot_cost},
     {Algorithm::ll128, "as lines of 128 bytes, each with one flag", ll128_why_not, ll128_cost},
-    {Algorithm::simple, "from buffer to buffer, or through the stage", direct_why_not, direct_cost},
+    {Algorithm::simple, "from buffer to buffer, or through the stage", simple_why_not, simple_cost},
     {Algorithm::copy, "by the copy engine, without a kernel", copy_why_not, copy_cost,
      "its calls wait for the other ranks' hosts"},
     {Algorithm::ring, "round the ranks in both directions", ring_why_not, ring_cost,
