@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "onstream/base/error.hpp"
+#include "onstream/collective/compile/compile.hpp"
 #include "onstream/collective/kernel/kernels.hpp"
 #include "onstream/collective/protocol/convert.hpp"
 #include "onstream/device/kernel/wait.hpp"

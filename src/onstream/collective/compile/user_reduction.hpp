@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "onstream/collective/call/call.hpp"
 #include "onstream/collective/enqueue/launch.hpp"
 #include "onstream/collective/resource/scratch_pool.hpp"
 #include "onstream/transport/fabric.hpp"
