@@ -13,7 +13,7 @@
 #include "message_case.hpp"
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/device/device.hpp"
-#include "onstream/tuner/path.hpp"
+#include "onstream/path/path.hpp"
 
 namespace onstream {
 struct Parameters;

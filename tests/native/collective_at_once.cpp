@@ -190,9 +190,9 @@ namespace {
 
 constexpr BlockBudget::Limits kGpu{66, 64, 0, 1};  // an H200 of one rank
 
-std::shared_ptr<BlockBudget::Part> entered(BlockBudget& room, World& world, const std::vector<int>& ranks,
+std::shared_ptr<BlockBudget::Part> entered(BlockBudget& budget, World& world, const std::vector<int>& ranks,
                                            BlockBudget::Limits limits = kGpu) {
-  return room.enter(*world.fabric(), "a test", BlockBudget::Blocks::in_order, ranks, limits);
+  return budget.enter(*world.fabric(), "a test", BlockBudget::Blocks::in_order, ranks, limits);
 }
 
 std::vector<int> calls_of(BlockBudget::Part& part, int count) {
@@ -205,9 +205,9 @@ std::vector<int> calls_of(BlockBudget::Part& part, int count) {
 
 CASE(a_call_has_as_many_blocks_on_every_rank_whenever_the_ranks_come_to_it) {
   on_all_devices(3, [](World& world) {
-    BlockBudget room;
+    BlockBudget budget;
     const std::vector<int> all = {0, 1, 2};
-    const auto enter = [&](BlockBudget::Blocks how) { return room.enter(*world.fabric(), "a test", how, all, kGpu); };
+    const auto enter = [&](BlockBudget::Blocks how) { return budget.enter(*world.fabric(), "a test", how, all, kGpu); };
     const auto first = enter(BlockBudget::Blocks::in_order);
     std::vector<int> had;
     // Some ranks are ahead of others when there are more channels.
@@ -243,13 +243,13 @@ CASE(channels_share_what_they_may_place_and_graphs_keep_what_they_have) {
 
 CASE(a_team_that_has_called_less_than_another_steps_at_its_own_calls) {
   on_all_devices(4, [](World& world) {
-    BlockBudget room;
+    BlockBudget budget;
     const int rank = world.rank();
     const std::vector<int> team = rank < 2 ? std::vector<int>{0, 1} : std::vector<int>{3, 2};
-    const auto part = entered(room, world, team);
+    const auto part = entered(budget, world, team);
     CHECK(calls_of(*part, rank < 2 ? 100 + rank : 3 - rank) == std::vector<int>(rank < 2 ? 100 + rank : 3 - rank, 64));
-    const auto second = entered(room, world, {0, 1, 2, 3});
-    const auto third = entered(room, world, {0, 1, 2, 3});
+    const auto second = entered(budget, world, {0, 1, 2, 3});
+    const auto third = entered(budget, world, {0, 1, 2, 3});
     // Rank 1 of one team, and rank 2 of the other, have prepared one that their peers have not.
     const bool behind = rank == 0 || rank == 3;
     CHECK(part->of_next_call() == (behind ? 64 : 22));
@@ -260,80 +260,80 @@ CASE(a_team_that_has_called_less_than_another_steps_at_its_own_calls) {
 
 CASE(a_rank_of_no_team_steps_by_itself) {
   on_all_devices(3, [](World& world) {
-    BlockBudget room;
-    const auto part = entered(room, world, world.rank() == 2 ? std::vector<int>{} : std::vector<int>{0, 1});
+    BlockBudget budget;
+    const auto part = entered(budget, world, world.rank() == 2 ? std::vector<int>{} : std::vector<int>{0, 1});
     if (world.rank() < 2) (void)calls_of(*part, 5);
-    const auto second = entered(room, world, {0, 1, 2});
-    const auto third = entered(room, world, {0, 1, 2});
+    const auto second = entered(budget, world, {0, 1, 2});
+    const auto third = entered(budget, world, {0, 1, 2});
     CHECK(part->of_next_call() == 22);
   });
 }
 
 CASE(a_part_that_one_rank_has_let_go_of_counts_until_all_have) {
   on_all_devices(3, [](World& world) {
-    BlockBudget room;
+    BlockBudget budget;
     const std::vector<int> all = {0, 1, 2};
-    auto first = entered(room, world, all);
+    auto first = entered(budget, world, all);
     (void)calls_of(*first, world.rank() == 1 ? 4 : 1);
     first->keep(world.rank() == 2 ? 40 : 10);
-    const auto second = entered(room, world, all);
-    const auto third = entered(room, world, all);
+    const auto second = entered(budget, world, all);
+    const auto third = entered(budget, world, all);
     CHECK(second->of_next_call() == 13);
     if (world.rank() == 1) first.reset();
-    const auto fourth = entered(room, world, all);
+    const auto fourth = entered(budget, world, all);
     CHECK(fourth->of_next_call() == 8);
     // Rank 1 had told of 4 calls.
     if (first != nullptr) CHECK((calls_of(*first, 4) == std::vector<int>{64, 64, 64, 8}));
     first.reset();
-    const auto fifth = entered(room, world, all);
+    const auto fifth = entered(budget, world, all);
     CHECK(fifth->of_next_call() == 16);
   });
 }
 
 CASE(a_graph_keeps_its_channels_room_when_the_channel_is_gone) {
   on_all_devices(2, [](World& world) {
-    BlockBudget room;
+    BlockBudget budget;
     Device& device = world.device();
-    auto channel = std::make_unique<collective::Channel>(*world.fabric(), room, std::vector<int>{0, 1}, 0);
-    channel->room().keep(40);
+    auto channel = std::make_unique<collective::Channel>(*world.fabric(), budget, std::vector<int>{0, 1}, 0);
+    channel->budget().keep(40);
     const OwnStream stream(world);
     device.begin_capture(stream);
     device.retain(stream, channel->order.ground);
     const std::weak_ptr<const void> kept = channel->order.ground;
     std::shared_ptr<Graph> graph = device.end_capture(stream);
     channel.reset();
-    const auto second = entered(room, world, {0, 1});
-    const auto third = entered(room, world, {0, 1});
+    const auto second = entered(budget, world, {0, 1});
+    const auto third = entered(budget, world, {0, 1});
     CHECK(third->of_next_call() == 13);
     graph.reset();  // a device may let go later
     const std::uint64_t start = now_ns();
     while (!kept.expired() && ended_at_once(start)) std::this_thread::yield();
-    const auto fourth = entered(room, world, {0, 1});
+    const auto fourth = entered(budget, world, {0, 1});
     CHECK(fourth->of_next_call() == 22);
   });
 }
 
 CASE(a_graph_keeps_a_neighbourhoods_room) {
   on_all_devices(2, [](World& world) {
-    BlockBudget room;
+    BlockBudget budget;
     const collective::EdgeList none;
-    auto channel = std::make_unique<collective::EdgeChannel>(*world.fabric(), room, none, 0);
-    channel->room().keep(40);
+    auto channel = std::make_unique<collective::EdgeChannel>(*world.fabric(), budget, none, 0);
+    channel->budget().keep(40);
     const std::shared_ptr<const void> kept = channel->order.ground;
     channel.reset();
-    const auto second = entered(room, world, {0, 1});
-    const auto third = entered(room, world, {0, 1});
+    const auto second = entered(budget, world, {0, 1});
+    const auto third = entered(budget, world, {0, 1});
     CHECK(third->of_next_call() == 13);
   });
 }
 
 CASE(ranks_that_captured_unequally_often_step_at_different_calls_and_then_agree_again) {
   on_all_devices(2, [](World& world) {
-    BlockBudget room;
-    const auto part = entered(room, world, {0, 1});
+    BlockBudget budget;
+    const auto part = entered(budget, world, {0, 1});
     (void)calls_of(*part, world.rank() == 0 ? 5 : 3);  // two were captured again
-    const auto second = entered(room, world, {0, 1});
-    const auto third = entered(room, world, {0, 1});
+    const auto second = entered(budget, world, {0, 1});
+    const auto third = entered(budget, world, {0, 1});
     const std::vector<int> blocks = calls_of(*part, 3);
     CHECK((blocks == (world.rank() == 0 ? std::vector<int>{22, 22, 22} : std::vector<int>{64, 64, 22})));
   });
@@ -342,7 +342,7 @@ CASE(ranks_that_captured_unequally_often_step_at_different_calls_and_then_agree_
 // A channel of two ranks, whose calls have as many blocks as is said.
 struct OneChannel {
   explicit OneChannel(World& world)
-      : fabric(*world.fabric()), channel(fabric, room, ranks, 0), runner(world.fabric()) {}
+      : fabric(*world.fabric()), channel(fabric, budget, ranks, 0), runner(world.fabric()) {}
 
   void run(const CollectiveCall& call, int most) {
     collective::CompiledCall work;
@@ -351,7 +351,7 @@ struct OneChannel {
   }
 
   Fabric& fabric;
-  BlockBudget room;
+  BlockBudget budget;
   const std::vector<int> ranks = {0, 1};
   collective::Channel channel;
   collective::Runner runner;
@@ -379,17 +379,17 @@ CASE(ranks_whose_kernels_of_one_call_have_different_numbers_of_blocks_are_told) 
 CASE(calls_are_prepared_while_another_rank_still_makes_the_channel) {
   std::atomic<bool> prepared = false;
   run_ranks(2, quick("host"), [&](World& world) {
-    BlockBudget room;
-    const auto first = entered(room, world, {0, 1});
+    BlockBudget budget;
+    const auto first = entered(budget, world, {0, 1});
     if (world.rank() == 1) {
       const std::uint64_t start = now_ns();
       while (!prepared && ended_at_once(start)) std::this_thread::yield();
       const bool in_time = prepared;  // its device may wait for a call of rank 0
-      (void)entered(room, world, {0, 1});
+      (void)entered(budget, world, {0, 1});
       CHECK(in_time);
       return;
     }
-    std::thread making([&] { (void)entered(room, world, {0, 1}); });
+    std::thread making([&] { (void)entered(budget, world, {0, 1}); });
     constexpr auto kIsThere = std::chrono::milliseconds(50);
     std::this_thread::sleep_for(kIsThere);
     (void)first->of_next_call();

@@ -16,6 +16,7 @@
 #include "onstream/collective/channel/channel.hpp"
 #include "onstream/collective/collective.hpp"
 #include "onstream/collective/select/algorithm.hpp"
+#include "onstream/collective/select/cost.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

@@ -63,8 +63,8 @@ CASE(copies_that_fail_half_way_leave_no_wait_that_nothing_ends) {
 
 CASE(a_capture_that_fails_half_way_counts_in_the_room_of_its_channel) {
   run_ranks(2, quick("host"), [](World& world) {
-    BlockBudget room;
-    collective::Channel channel(*world.fabric(), room, {0, 1}, 0);
+    BlockBudget budget;
+    collective::Channel channel(*world.fabric(), budget, {0, 1}, 0);
     collective::Runner runner(world.fabric());
     collective::CompiledCall work;
     work.add(launching_of({40, 1}));
@@ -74,7 +74,7 @@ CASE(a_capture_that_fails_half_way_counts_in_the_room_of_its_channel) {
     CHECK_THROWS((void)runner.enqueue(channel.order, stream, work), "with 0 blocks");
     const std::shared_ptr<Graph> graph = world.device().end_capture(stream);
     const auto enter = [&] {
-      return room.enter(*world.fabric(), "a test", BlockBudget::Blocks::in_order, std::vector{0, 1}, {66, 64, 0, 1});
+      return budget.enter(*world.fabric(), "a test", BlockBudget::Blocks::in_order, std::vector{0, 1}, {66, 64, 0, 1});
     };
     const auto second = enter();
     const auto third = enter();

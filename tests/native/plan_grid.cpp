@@ -154,7 +154,7 @@ class Machine {
     for (const Rank& rank : ranks) statements.push_back(state(rank, path));
     auto routes = plan::routes_of(statements, plan::match(statements), DeviceKind::cuda);
     for (plan::Route& route : routes) expose(route, ranks);
-    plan::choose_paths(routes, statements, Parameters());
+    plan::choose_paths(routes, statements, path::Table::built_in());
     const std::uint64_t bytes = plan::place(routes, static_cast<int>(ranks.size())).bytes;
     std::vector<std::byte*> parts;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -224,7 +224,7 @@ class Machine {
     };
     route.source_address = address(route.edge.source_rank, route.edge.source_op);
     route.destination_address = address(route.edge.destination_rank, route.edge.destination_op);
-    route.transfer.source.exposed = route.transfer.destination.exposed = true;
+    route.transfer.source.mapped = route.transfer.destination.mapped = true;
   }
 
   std::uint64_t* fault_count() const { return reinterpret_cast<std::uint64_t*>(board_->data()) + 64; }

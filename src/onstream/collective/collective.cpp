@@ -75,17 +75,17 @@ std::string Collective::explain(const CollectiveCall& call) const { return imple
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
 
 std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGrid& grid) const {
-  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->room(), ranks(), grid);
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->budget(), ranks(), grid);
 }
 std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGraph& graph) const {
-  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->room(), ranks(), graph);
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->budget(), ranks(), graph);
 }
 
 std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int channels) const {
   const std::shared_ptr<Fabric>& fabric = implementation_->fabric();
   require_teams_agree(*fabric, ranks, channels);
   auto implementation =
-      std::make_shared<Implementation>(fabric, implementation_->room(), std::vector<int>(ranks.begin(), ranks.end()));
+      std::make_shared<Implementation>(fabric, implementation_->budget(), std::vector<int>(ranks.begin(), ranks.end()));
   implementation->make_channels(channels);
   return std::shared_ptr<Collective>(new Collective(std::move(implementation)));
 }

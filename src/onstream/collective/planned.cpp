@@ -25,7 +25,7 @@ class Collective::Planned final : public plan::PlannedCall {
  public:
   Planned(std::shared_ptr<Implementation> home, CollectiveCall call) : home_(std::move(home)), call_(std::move(call)) {
     home_->check(call_);
-    home_->check_channel(call_.channel);
+    home_->channels_.check_number(call_.channel);
     (void)algorithm();
   }
 
@@ -37,7 +37,7 @@ class Collective::Planned final : public plan::PlannedCall {
     asked.algorithm = algorithm();
     plan::StatedCall stated;
     stated.words = concat(collective::words_of(asked), ", channel ", call_.channel);
-    if (home_->is_team_) stated.team = home_->channels_.front()->number();
+    if (home_->channels_.is_team()) stated.team = home_->channels_.number_of_first();
     stated.ranks.assign(home_->ranks().begin(), home_->ranks().end());
     if (call_.kind != OpKind::all_to_all_v) return stated;
     for (int peer = 0; peer < home_->size(); ++peer) {
@@ -57,24 +57,24 @@ class Collective::Planned final : public plan::PlannedCall {
   }
 
   void open() const override {
-    Channel& channel = home_->channel_of(call_);
+    Channel& channel = home_->channels_.of(call_);
     const Algorithm taken = algorithm();
     if (taken != Algorithm::copy && taken != Algorithm::hierarchical) return;
     const std::lock_guard lock(channel.order.mutex);
-    (void)home_->copies_of(channel, call_);
+    (void)home_->channels_.copies_of(channel, call_);
   }
 
   plan::PreparedCall prepare() const override {
-    Channel& channel = home_->channel_of(call_);
-    collective::CompiledCall work = home_->prepare_next(channel, call_);
-    channel.room().keep(work.blocks());
+    Channel& channel = home_->channels_.of(call_);
+    collective::CompiledCall work = home_->compile_next(channel, call_);
+    channel.budget().keep(work.blocks());
     PlanOp row = row_of(work);
     return home_->runner_.for_plan(home_, channel.order, std::move(work), std::move(row));
   }
 
  private:
   CollectiveCall move() const { return call_.combine ? collective::UserReduction::move_of(call_) : call_; }
-  Algorithm algorithm() const { return home_->with_choice(move()).algorithm; }
+  Algorithm algorithm() const { return home_->selected(call_).algorithm; }
 
   PlanOp row_of(const collective::CompiledCall& work) const {
     PlanOp row;
@@ -82,9 +82,9 @@ class Collective::Planned final : public plan::PlannedCall {
     const std::size_t counted = call_.count * (call_.combine ? call_.element_bytes : size_of(call_.type));
     const bool is_v = call_.kind == OpKind::all_to_all_v;
     row.op.layout = Layout::contiguous(is_v ? call_.input_bytes(home_->rank(), home_->size()) : counted);
-    if (home_->is_team_) row.op.note = "of ranks" + listed(home_->ranks());
+    if (home_->channels_.is_team()) row.op.note = "of ranks" + listed(home_->ranks());
     row.path = path_of(algorithm());
-    const bool asked = home_->with_algorithm(move()).algorithm != Algorithm::automatic;
+    const bool asked = home_->as_asked(move()).algorithm != Algorithm::automatic;
     row.why = work.empty() ? "there is nothing to do"
                            : concat(name_of(algorithm()), asked ? ", as asked for" : ", the least predicted cost",
                                     call_.combine ? "; then a reduction of your own" : "");

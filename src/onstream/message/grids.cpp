@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "onstream/tuner/blocks.hpp"
+#include "onstream/path/blocks.hpp"
 
 namespace onstream {
 
@@ -25,7 +25,7 @@ int few_threads(std::size_t bytes) {
 }  // namespace
 
 Grids::Grids(const Fabric& fabric)
-    : ll_max_(static_cast<std::size_t>(fabric.parameters().ll_max_bytes)),
+    : ll_max_(fabric.paths().rule(path::Operation::message, path::Link::cuda, Path::ll).to_bytes),
       block_bytes_(static_cast<std::size_t>(fabric.parameters().block_bytes)),
       max_blocks_(std::min<std::int64_t>(fabric.parameters().max_blocks, fabric.block_limit())),
       recv_blocks_(std::min<std::int64_t>(fabric.parameters().recv_blocks, fabric.block_limit())) {}

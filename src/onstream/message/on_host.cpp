@@ -153,7 +153,7 @@ bool Messages::Implementation::has_room(std::size_t bytes, int peer, int lane) c
   const std::uint64_t ring = std::uint64_t{1} << to.ring_shift;
   const std::uint64_t ahead = to.sending->head - HostGroup::load_relaxed(&to.returned->credit);
   constexpr std::uint64_t kAnnouncement = 2;
-  const bool in_ring = bytes <= static_cast<std::size_t>(fabric_->parameters().host_ll_max_bytes);
+  const bool in_ring = bytes <= fabric_->paths().rule(path::Operation::posted, path::Link::host, Path::ll).to_bytes;
   return ahead + std::max(in_ring ? lane::ring_units<HostGroup>(bytes) : 0, kAnnouncement) <= ring;
 }
 

@@ -11,6 +11,24 @@ namespace {
 
 constexpr std::size_t kAligned = 128;  // a lead is a multiple, so that the rest is copied as widely
 
+path::Link link_of(const Fabric& fabric) { return path::link_of(fabric.device()->kind()); }
+
+std::size_t ll_max_of(const Fabric& fabric, const Lanes& lanes, path::Operation operation) {
+  const std::uint64_t bound = fabric.paths().rule(operation, link_of(fabric), Path::ll).to_bytes;
+  return std::min<std::size_t>(bound, lanes.ring_capacity(lanes.count() - 1));
+}
+
+const path::Rule* spread_rule_of(const Fabric& fabric) {
+  for (const path::Rule& rule : fabric.paths().of(path::Operation::message, link_of(fabric))) {
+    if ((rule.needs & path::kSpreadTag) != 0) return &rule;
+  }
+  return nullptr;
+}
+
+path::Operation operation_of(lane::Completion completion) {
+  return completion == lane::Completion::ordered ? path::Operation::message : path::Operation::posted;
+}
+
 }  // namespace
 
 Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
@@ -20,25 +38,19 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
       default_path_(path_from(fabric.parameters().path)),
       on_host_(fabric.device()->kind() == DeviceKind::host),
       prefetch_(fabric.parameters().managed_prefetch == "device"),
-      ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes
-                                                : fabric.parameters().ll_max_bytes)),
-      spread_min_(static_cast<std::size_t>(fabric.parameters().spread_min_bytes)),
-      spread_max_(static_cast<std::size_t>(fabric.parameters().spread_max_bytes)),
+      ll_max_(ll_max_of(fabric, lanes, path::Operation::message)),
+      posted_ll_max_(ll_max_of(fabric, lanes, path::Operation::posted)),
+      spread_(spread_rule_of(fabric)),
+      spread_max_(spread_ == nullptr ? 0 : std::min<std::size_t>(spread_->to_bytes, lanes.ring_capacity(0))),
+      offer_min_(std::min(static_cast<std::size_t>(fabric.parameters().offer_min_bytes), ll_max_)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)),
-      attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)),
-      copy_min_(static_cast<std::size_t>(fabric.parameters().message_copy_min_bytes)),
-      copy_lead_(static_cast<std::size_t>(fabric.parameters().copy_lead_bytes)),
-      load_min_(static_cast<std::size_t>(fabric.parameters().load_min_bytes)) {
-  ll_max_ = std::min(ll_max_, lanes.ring_capacity(lanes.count() - 1));
-  spread_max_ = std::min(spread_max_, lanes.ring_capacity(0));
-  offer_min_ = std::min(static_cast<std::size_t>(fabric.parameters().offer_min_bytes), ll_max_);
-}
+      copy_lead_(static_cast<std::size_t>(fabric.parameters().copy_lead_bytes)) {}
 
 Path Router::effective(Path path) const { return path == Path::automatic ? default_path_ : path; }
 
-std::uint64_t Router::ring_max(Path path, std::size_t bytes, int lane, bool spread) const {
+std::uint64_t Router::ring_max(Path path, std::size_t bytes, int lane, std::size_t ll_max) const {
   switch (path) {
-    case Path::automatic: return spread ? std::max(ll_max_, bytes) : ll_max_;
+    case Path::automatic: return ll_max;
     case Path::ll:
       require(bytes <= lanes_.ring_capacity(lane), "path ll carries at most ", lanes_.ring_capacity(lane),
               " B here, the message has ", bytes, " B; raise ", lanes_.spreads(lane) ? "spread_tag_bytes" : "tag_bytes",
@@ -72,7 +84,7 @@ std::uint64_t Router::offer_min(Path path, int lane, lane::Completion completion
 bool Router::spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, Ring ring) const {
   const bool through = path == Path::automatic || path == Path::ll;
   return through && ring == Ring::through && completion == lane::Completion::ordered && lanes_.spreads(lane) &&
-         bytes > spread_min_ && bytes <= spread_max_;
+         spread_ != nullptr && spread_->claims(bytes) && bytes <= spread_max_;
 }
 
 // How the peer names memory of this rank: mapped where that can be, else by a remote process address (host device); or
@@ -82,12 +94,10 @@ std::uint64_t Router::reach(const void* address, std::size_t bytes, int peer, co
   return (plain ? fabric_.attach(address, peer) : fabric_.expose(address, bytes, peer)).value_or(0);
 }
 
-// Large messages of the host device. A posted one may be fetched by the receiver alone, and up to some size a bounce
-// buffer costs less than the system's copy.
-void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion) {
+// Both ranks copy a large message of the host device; on way `stage` the sender copies it to a bounce buffer first.
+void Router::share(SendRoute& route, std::size_t bytes, int peer, Path way) {
   route.announce = lane::Header::share;
-  if (!is_remote_process(route.peer_source)) return;
-  if (completion == lane::Completion::ordered || bytes >= attach_min_) return;
+  if (way != Path::stage) return;
   auto bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
   const auto peer_bounce = fabric_.expose(bounce->data(), bytes, peer);
   if (!peer_bounce) return bounces_.give_back(std::move(bounce));
@@ -98,15 +108,54 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completi
   route.copy_first = true;
 }
 
+// Chunks through a bounce buffer while the receiver takes them; a posted message is copied there whole.
+void Router::stage(SendRoute& route, std::size_t bytes, int peer, Path path, lane::Completion completion) {
+  const bool ordered = completion == lane::Completion::ordered;
+  const std::size_t room = ordered ? 2 * chunk_bytes_ : bytes;
+  route.bounce = bounces_.take(ordered ? room : bytes + kHostCopyBytes, MemoryKind::device);
+  const std::uint64_t there = fabric_.expose(route.bounce->data(), room, peer).value_or(0);
+  require(there != 0, "rank ", peer,
+          " cannot address this rank's device memory: ", fabric_.why_not(route.bounce->data(), peer));
+  if (ordered) {
+    route.announce = lane::Header::stage;
+    route.peer_bounce = there;
+    return;
+  }
+  if (path == Path::stage) route.announce = lane::Header::pull;
+  route.copy_first = true;
+  route.source = route.bounce->data();
+  route.peer_source = there;
+}
+
 Ahead Router::ahead() const { return {ll_max_, lanes_.spread_count(), spread_max_}; }
+
+// The way of a message that does not go through the ring. Only the receiver knows whether it goes to host memory, where
+// the copy engine is slow: between host memory and a GPU it moves 7% more than kernels do, between two host memories a
+// quarter.
+Path Router::way_of(Path path, const SendRoute& route, const Outgoing& message, MemoryKind kind,
+                    lane::Completion completion) const {
+  if (path != Path::automatic) return path;
+  path::Transfer transfer;
+  transfer.operation = operation_of(completion);
+  transfer.bytes = message.bytes;
+  transfer.device = fabric_.device()->kind();
+  transfer.through_ring = false;
+  transfer.source.mapped = route.copy_first || route.peer_source != 0;
+  transfer.source.cross_memory = is_remote_process(route.peer_source);
+  transfer.source.gpu_memory = !route.copy_first && kind != MemoryKind::pinned && kind != MemoryKind::host;
+  return choose(fabric_.paths(), transfer).path;
+}
 
 SendRoute Router::send(const Outgoing& message, lane::Completion completion, Ring ring) {
   const auto& [source, bytes, peer, options] = message;
   const Path path = effective(options.path);
+  const bool ordered = completion == lane::Completion::ordered;
   SendRoute route;
   route.source = source;
   route.spread = spreads(path, bytes, options.tag, completion, ring);
-  route.ring_max = ring == Ring::beside ? 0 : ring_max(path, bytes, options.tag, route.spread);
+  const std::size_t ll_max = ordered ? ll_max_ : posted_ll_max_;
+  const std::size_t most = route.spread ? std::max(ll_max, bytes) : ll_max;
+  route.ring_max = ring == Ring::beside ? 0 : ring_max(path, bytes, options.tag, most);
   route.offer_min = offer_min(path, options.tag, completion);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;
@@ -121,38 +170,19 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   route.prefetch = prefetch_ && info.kind == MemoryKind::managed;
   route.peer_source =
       route.copy_first ? fabric_.expose(route.source, bytes, peer).value_or(0) : reach(route.source, bytes, peer, info);
+  const Path way = way_of(path, route, message, info.kind, completion);
   if (on_host_ && path == Path::automatic && route.peer_source != 0) {
-    share(route, bytes, peer, completion);
+    share(route, bytes, peer, way);
     return route;
   }
-  const bool stage = !route.copy_first && (route.peer_source == 0 || path == Path::stage);
-  const bool ordered = completion == lane::Completion::ordered;
-  const bool large = !on_host_ && ordered && path == Path::automatic && route.peer_source != 0;
-  // Only the receiver knows whether the message goes to host memory too, and there the engine is slow: of host memory
-  // to a GPU it moves 7% more than kernels do, between two host memories a quarter.
-  const bool in_host_memory = route.copy_first || info.kind == MemoryKind::pinned || info.kind == MemoryKind::host;
-  route.copy_engine = (path == Path::copy && ordered) || (large && bytes >= copy_min_ && !in_host_memory);
+  route.copy_engine = way == Path::copy && ordered;
   if (path == Path::automatic && bytes > copy_lead_) route.copy_lead = copy_lead_ & ~(kAligned - 1);
-  if (path == Path::load) {
+  if (way == Path::load) {
     require(route.peer_source != 0, "path load needs a source that rank ", peer,
             " can address: ", fabric_.why_not(source, peer));
     route.announce = lane::Header::pull;
-  } else if (large && !route.copy_engine && !in_host_memory && bytes >= load_min_) {
-    route.announce = lane::Header::pull;
-  } else if (stage && completion == lane::Completion::ordered) {
-    route.bounce = bounces_.take(2 * chunk_bytes_, MemoryKind::device);
-    route.announce = lane::Header::stage;
-    route.peer_bounce = fabric_.expose(route.bounce->data(), 2 * chunk_bytes_, peer).value_or(0);
-    require(route.peer_bounce != 0, "rank ", peer,
-            " cannot address this rank's device memory: ", fabric_.why_not(route.bounce->data(), peer));
-  } else if (stage) {
-    route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
-    route.copy_first = true;
-    route.source = route.bounce->data();
-    if (path == Path::stage) route.announce = lane::Header::pull;
-    route.peer_source = fabric_.expose(route.source, bytes, peer).value_or(0);
-    require(route.peer_source != 0, "rank ", peer,
-            " cannot address this rank's device memory: ", fabric_.why_not(route.source, peer));
+  } else if (!route.copy_first && (route.peer_source == 0 || way == Path::stage)) {
+    stage(route, bytes, peer, path, completion);
   }
   return route;
 }

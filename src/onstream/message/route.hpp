@@ -10,6 +10,7 @@
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/lanes.hpp"
 #include "onstream/message/message.hpp"
+#include "onstream/path/choose.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream {
@@ -46,7 +47,7 @@ class Router {
 
   // First. Throws for a forced path that cannot carry so many bytes, wherever they go: invalid_argument, or unsupported
   // where it carries no message at all.
-  void check_size(std::size_t bytes, int lane, Path path) const { (void)ring_max(effective(path), bytes, lane, false); }
+  void check_size(std::size_t bytes, int lane, Path path) const { (void)ring_max(effective(path), bytes, lane, 0); }
   // Whether a message that is small enough goes through the ring, and may do so by several blocks. Beside it, it goes
   // as a larger one does.
   enum class Ring { through, by_one_block, beside };
@@ -62,11 +63,14 @@ class Router {
   std::size_t chunk_bytes() const { return chunk_bytes_; }
 
  private:
-  std::uint64_t ring_max(Path path, std::size_t bytes, int lane, bool spread) const;
+  std::uint64_t ring_max(Path path, std::size_t bytes, int lane, std::size_t ll_max) const;
   std::uint64_t offer_min(Path path, int lane, lane::Completion completion) const;
   bool spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, Ring ring) const;
   Path effective(Path path) const;
-  void share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion);
+  Path way_of(Path path, const SendRoute& route, const Outgoing& message, MemoryKind kind,
+              lane::Completion completion) const;
+  void share(SendRoute& route, std::size_t bytes, int peer, Path way);
+  void stage(SendRoute& route, std::size_t bytes, int peer, Path path, lane::Completion completion);
   std::uint64_t reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const;
 
   Fabric& fabric_;
@@ -76,14 +80,12 @@ class Router {
   bool on_host_;
   bool prefetch_;
   std::size_t ll_max_;
-  std::size_t spread_min_;
+  std::size_t posted_ll_max_;
+  const path::Rule* spread_;  // by which messages are spread; null: none are
   std::size_t spread_max_;
   std::size_t offer_min_;
   std::size_t chunk_bytes_;
-  std::size_t attach_min_;
-  std::size_t copy_min_;
   std::size_t copy_lead_;
-  std::size_t load_min_;
 };
 
 }  // namespace onstream

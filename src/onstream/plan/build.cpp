@@ -47,7 +47,7 @@ class Build {
     exchange_statements();
     routes_ = plan::routes_of(statements_, plan::match(statements_), fabric_->device()->kind());
     exchange_exposures();
-    plan::choose_paths(routes_, statements_, fabric_->parameters());
+    plan::choose_paths(routes_, statements_, fabric_->paths());
     const plan::Room room = plan::place(routes_, fabric_->size());
     built_ = std::make_unique<Plan::Implementation>();
     try {
@@ -117,12 +117,12 @@ class Build {
     const Op& op = ops_[index];
     const bool puts = op.kind == OpKind::put;
     const Path by_kernel = puts ? Path::store : Path::load;
-    Transfer transfer;
+    path::Transfer transfer;
     transfer.bytes = stated.bytes;
     transfer.device = fabric_->device()->kind();
     (puts ? transfer.source : transfer.destination).kernel_access = stated.kernel_access != 0;
-    transfer.source.exposed = transfer.destination.exposed = true;  // the caller got the address from the segment
-    const auto pieces = pieces_of(op.remote_layout.view(), op.layout.view(), kMaxPieces);
+    transfer.source.mapped = transfer.destination.mapped = true;  // the caller got the address from the segment
+    const auto pieces = pieces_of(op.remote_layout.view(), op.layout.view(), path::kMaxPieces);
     transfer.pieces = pieces ? std::max<std::uint64_t>(1, pieces->size()) : 0;
     transfer.wanted = by_kernel;
     transfer.wanted_by = puts ? "a put goes straight into the segment" : "a get comes straight out of the segment";
@@ -140,10 +140,10 @@ class Build {
       return concat("path ", name_of(transfer.wanted), " (", transfer.wanted_by, ") cannot carry a ", name_of(op.kind),
                     "; ", name_of(by_kernel), ", copy and memop can");
     }
-    const Choice choice = choose(transfer, fabric_->parameters());
+    const path::Choice choice = choose(fabric_->paths(), transfer);
     planned_[index].path = choice.path;
-    planned_[index].why = choice.why;
-    return choice.path == Path::automatic ? choice.why : "";
+    planned_[index].why = why(fabric_->paths(), transfer, choice);
+    return choice.path == Path::automatic ? planned_[index].why : "";
   }
 
   void add_problem(const std::string& problem) { problems_ += (problems_.empty() ? "" : "\n  ") + problem; }
@@ -187,7 +187,7 @@ class Build {
     std::vector<PeerExport> exposures;
     for (std::size_t i = 0; i < routes_.size(); ++i) {
       const Route& route = routes_[i];
-      if (route.local() || !needs_exposure(route.transfer, fabric_->parameters())) continue;
+      if (route.local() || !needs_mapping(fabric_->paths(), route.transfer)) continue;
       const int op = mine(route);
       if (op >= 0) exposures.push_back(expose(i, ops_[static_cast<std::size_t>(op)]));
     }
@@ -227,7 +227,7 @@ class Build {
   void exchange_exposures() {
     const int rank = fabric_->rank();
     const auto needed = [&](const Route& route) {
-      return !route.local() && needs_exposure(route.transfer, fabric_->parameters());
+      return !route.local() && needs_mapping(fabric_->paths(), route.transfer);
     };
     if (std::none_of(routes_.begin(), routes_.end(), needed)) return;
     gather_exposures("the destinations of a plan", expose_mine([&](const Route& route) {
@@ -235,13 +235,13 @@ class Build {
                      }),
                      [](Route& route, const PeerExport& exposure) {
                        route.destination_address = exposure.address;
-                       route.transfer.destination.exposed = exposure.exposed;
+                       route.transfer.destination.mapped = exposure.exposed;
                        route.transfer.destination.why_not = exposure.why_not;
                      });
     // Sources matter only where they are to be loaded from, or where nothing can be stored.
     const auto pulls = [&](const Route& route) {
       return needed(route) && (route.transfer.wanted == Path::load ||
-                               (route.transfer.wanted == Path::automatic && !route.transfer.destination.exposed));
+                               (route.transfer.wanted == Path::automatic && !route.transfer.destination.mapped));
     };
     if (std::none_of(routes_.begin(), routes_.end(), pulls)) return;
     gather_exposures("the sources of a plan", expose_mine([&](const Route& route) {
@@ -249,7 +249,7 @@ class Build {
                      }),
                      [](Route& route, const PeerExport& exposure) {
                        route.source_address = exposure.address;
-                       route.transfer.source.exposed = exposure.exposed;
+                       route.transfer.source.mapped = exposure.exposed;
                        route.transfer.source.why_not = exposure.why_not;
                      });
   }
@@ -312,13 +312,13 @@ class Build {
   void note_paths() {
     for (const Route& route : routes_) {
       const Edge& edge = route.edge;
-      if (edge.source_rank == fabric_->rank()) note_path(edge.source_op, route.choice);
-      if (edge.destination_rank == fabric_->rank()) note_path(edge.destination_op, route.choice);
+      if (edge.source_rank == fabric_->rank()) note_path(edge.source_op, route);
+      if (edge.destination_rank == fabric_->rank()) note_path(edge.destination_op, route);
     }
   }
-  void note_path(int op, const Choice& choice) {
-    planned_[static_cast<std::size_t>(op)].path = choice.path;
-    planned_[static_cast<std::size_t>(op)].why = choice.why;
+  void note_path(int op, const Route& route) {
+    planned_[static_cast<std::size_t>(op)].path = route.choice.path;
+    planned_[static_cast<std::size_t>(op)].why = why(fabric_->paths(), route.transfer, route.choice);
   }
 
   // Each rank looks at its own memory, and tells all.

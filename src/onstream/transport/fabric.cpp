@@ -24,8 +24,7 @@ namespace onstream {
 
 namespace {
 
-// A step of the start before the ranks listen to each other: of one that fails the others see no more than that this
-// rank is gone, so it is told.
+// For steps before the ranks listen to each other: the others would only see that this rank is gone.
 template <class Step>
 auto telling(Store& store, const Step& step) {
   try {
@@ -39,8 +38,7 @@ auto telling(Store& store, const Step& step) {
 // Releases first the memory that earlier worlds of the process let go of: freeing pinned memory waits for running
 // kernels, and holds up the launches that those may wait for (docs/decisions/0005).
 std::shared_ptr<Device> opened_device(const Launch& launch, const Parameters& parameters) {
-  constexpr double kLimitS = 1;
-  static_cast<void>(DeferredRelease::of_process().finish(kLimitS));
+  static_cast<void>(DeferredRelease::of_process().finish(1.0));  // seconds at most
   return open_device(parameters.device, launch.local_rank);
 }
 
@@ -54,6 +52,7 @@ class Fabric::Implementation {
       : launch_(launch),
         parameters_(valid(launch, parameters)),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
+        paths_(telling(store_, [&] { return path::Table(parameters_); })),
         device_(telling(store_, [&] { return opened_device(launch, parameters); })),
         own_memory_(std::make_shared<OwnMemory>(device_)),
         streams_(telling(store_, [&] { return std::make_shared<StreamPool>(device_); })),
@@ -466,6 +465,7 @@ class Fabric::Implementation {
   Launch launch_;
   Parameters parameters_;
   Store store_;
+  path::Table paths_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<OwnMemory> own_memory_;
   std::shared_ptr<StreamPool> streams_;
@@ -505,6 +505,7 @@ int Fabric::rank() const { return implementation_->launch_.rank; }
 int Fabric::size() const { return implementation_->launch_.size; }
 const Launch& Fabric::launch() const { return implementation_->launch_; }
 const Parameters& Fabric::parameters() const { return implementation_->parameters_; }
+const path::Table& Fabric::paths() const { return implementation_->paths_; }
 const std::shared_ptr<Device>& Fabric::device() const { return implementation_->device_; }
 
 std::vector<std::string> Fabric::all_gather(std::string_view topic, std::string_view mine, std::string_view what_for) {

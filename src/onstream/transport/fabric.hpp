@@ -25,6 +25,7 @@
 #include "onstream/device/lifetime/stream_tracker.hpp"
 #include "onstream/device/lifetime/streams.hpp"
 #include "onstream/device/memory/own_memory.hpp"
+#include "onstream/path/table.hpp"
 #include "onstream/transport/copy_thread.hpp"
 #include "onstream/transport/failure.hpp"
 #include "onstream/transport/reach_statistics.hpp"
@@ -69,6 +70,7 @@ class Fabric {
   int size() const;
   const Launch& launch() const;
   const Parameters& parameters() const;
+  const path::Table& paths() const;  // how bytes travel: the same on every rank
   const std::shared_ptr<Device>& device() const;
   const std::shared_ptr<OwnMemory>& own_memory() const;
   const std::shared_ptr<StreamPool>& streams() const;  // of all calls in which the host waits

@@ -1,7 +1,6 @@
 #include "onstream/collective/call/call.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <limits>
 
@@ -12,9 +11,6 @@ namespace onstream {
 using collective::Vector;
 
 namespace {
-
-constexpr std::array<const char*, kAlgorithms> kNames{
-    "auto", "ll", "two_shot", "ll128", "simple", "copy", "ring", "tree", "halving_doubling", "hierarchical"};
 
 CollectiveCall of(OpKind kind, const Vector& vector) {
   CollectiveCall call;
@@ -49,21 +45,6 @@ std::size_t extent(const CollectiveCall& call, const std::vector<std::size_t>& c
 }
 
 }  // namespace
-
-const char* name_of(Algorithm algorithm) {
-  const auto index = static_cast<std::size_t>(algorithm);
-  require(index < kNames.size(), "algorithm number ", index, " does not exist");
-  return kNames[index];
-}
-
-Algorithm algorithm_of(const std::string& name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (name == kNames[i]) return static_cast<Algorithm>(i);
-  }
-  std::string known;
-  for (const char* const one : kNames) known += concat(known.empty() ? "" : ", ", one);
-  fail(ErrorCode::invalid_argument, "there is no algorithm '", name, "' for collectives; there are ", known);
-}
 
 std::size_t CollectiveCall::input_bytes(int rank, int size) const {
   const std::size_t one = collective::bytes_of(kind, count, size_of(type));

@@ -49,7 +49,8 @@ void require_same_parameters(Fabric& fabric) {
       " collective_block_bytes=", parameters.collective_block_bytes, " collective_group=", parameters.collective_group,
       " collective_halves_bytes=", parameters.collective_halves_bytes,
       " collective_chain_bytes=", parameters.collective_chain_bytes,
-      " collective_engine=", parameters.collective_engine);
+      " collective_engine=", parameters.collective_engine, " path_file=", parameters.path_file,
+      " rules=", fabric.paths().digest());
   fabric.require_same("the parameters of collectives are the same on every rank, but", "has", mine);
 }
 
@@ -63,10 +64,11 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
           static_cast<int>(parameters.collective_group),
           static_cast<std::uint64_t>(parameters.collective_chain_bytes),
           engine_use(parameters.collective_engine),
-          fabric.crowded()};
+          fabric.crowded(),
+          &fabric.paths()};
 }
 
-Channel::Channel(Fabric& fabric, BlockBudget& room, const std::vector<int>& ranks, int number)
+Channel::Channel(Fabric& fabric, BlockBudget& budget, const std::vector<int>& ranks, int number)
     : ground_(release_later(std::make_unique<Ground>())) {
   // Segments are the same on every rank, teams need not be.
   const std::string mine = concat(bytes_for(fabric, ranks.size()));
@@ -83,18 +85,18 @@ Channel::Channel(Fabric& fabric, BlockBudget& room, const std::vector<int>& rank
   }
   set_up(fabric, ranks, number, std::move(parts));
   // Nobody writes before all have set theirs up.
-  room_ = room.enter(fabric, "making room for a first collective", BlockBudget::Blocks::in_order, ranks,
-                     BlockBudget::limits_of(fabric));
-  order.ground = std::make_shared<const Kept>(Kept{ground_, nullptr, room_});
-  order.room = room_;
+  budget_ = budget.enter(fabric, "making room for a first collective", BlockBudget::Blocks::in_order, ranks,
+                         BlockBudget::limits_of(fabric));
+  order.ground = std::make_shared<const Kept>(Kept{ground_, nullptr, budget_});
+  order.budget = budget_;
 }
 
 Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared)
-    : ground_(release_later(std::make_unique<Ground>())), room_(of.room_) {
+    : ground_(release_later(std::make_unique<Ground>())), budget_(of.budget_) {
   ground_->some = std::move(shared);
   set_up(fabric, ranks, static_cast<int>(of.view_.channel), ground_->some.parts);
   order.ground = ground_;
-  order.room = room_;
+  order.budget = budget_;
 }
 
 std::size_t Channel::bytes_for(const Fabric& fabric, std::size_t ranks) {
@@ -134,7 +136,7 @@ void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, 
 }
 
 void Channel::take(std::shared_ptr<Hierarchy> made) {
-  order.ground = std::make_shared<const Kept>(Kept{ground_, made, room_});
+  order.ground = std::make_shared<const Kept>(Kept{ground_, made, budget_});
   hierarchy = std::move(made);
 }
 

@@ -15,7 +15,7 @@
 #include "onstream/collective/enqueue/runner.hpp"
 #include "onstream/collective/protocol/view.hpp"
 #include "onstream/collective/resource/block_budget.hpp"
-#include "onstream/collective/select/algorithm.hpp"
+#include "onstream/collective/select/machine.hpp"
 #include "onstream/device/lifetime/stream_tracker.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -32,7 +32,7 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks);
 class Channel {
  public:
   // Collective over the world, `ranks` are the team's (the same list on each of them; other ranks pass their own).
-  Channel(Fabric& fabric, BlockBudget& room, const std::vector<int>& ranks, int number);
+  Channel(Fabric& fabric, BlockBudget& budget, const std::vector<int>& ranks, int number);
   // Memory of bytes_for() that some ranks have told each other of.
   struct Shared {
     std::shared_ptr<Memory> own;
@@ -50,7 +50,7 @@ class Channel {
   const View& view() const { return view_; }
   std::uint64_t number() const { return ground_->shared->number(); }  // of its memory, the same on every rank
   // How many blocks its calls have; of a channel of some ranks of another, that other's.
-  BlockBudget::Part& room() const { return *room_; }
+  BlockBudget::Part& budget() const { return *budget_; }
   std::size_t device_bytes() const;
 
   // For algorithm hierarchical; made with its first call. Graphs keep it from now on.
@@ -74,7 +74,7 @@ class Channel {
   // Graphs keep this, and BlockBudget counts it as long.
   struct Kept {
     std::shared_ptr<const void> ground, hierarchy;
-    std::shared_ptr<BlockBudget::Part> room;
+    std::shared_ptr<BlockBudget::Part> budget;
   };
   struct Ground {
     std::shared_ptr<Segment> shared;  // or, of some ranks by themselves,
@@ -84,7 +84,7 @@ class Channel {
   };
   std::shared_ptr<Ground> ground_;
   View view_;
-  std::shared_ptr<BlockBudget::Part> room_;
+  std::shared_ptr<BlockBudget::Part> budget_;
 };
 
 }  // namespace onstream::collective

@@ -18,6 +18,7 @@
 #include "onstream/collective/kernel/two_shot.hpp"
 #include "onstream/collective/kernel/user_kernels.hpp"
 #include "onstream/collective/select/algorithm.hpp"
+#include "onstream/collective/select/cost.hpp"
 #include "onstream/transport/copy_thread.hpp"
 
 namespace onstream::collective {

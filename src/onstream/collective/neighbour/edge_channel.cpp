@@ -8,7 +8,7 @@
 
 namespace onstream::collective {
 
-EdgeChannel::EdgeChannel(Fabric& fabric, BlockBudget& room, const EdgeList& edges, std::size_t half)
+EdgeChannel::EdgeChannel(Fabric& fabric, BlockBudget& budget, const EdgeList& edges, std::size_t half)
     : ground_(release_later(std::make_unique<Ground>())) {
   const Parameters& parameters = fabric.parameters();
   require_same_parameters(fabric);
@@ -24,10 +24,10 @@ EdgeChannel::EdgeChannel(Fabric& fabric, BlockBudget& room, const EdgeList& edge
   ground_->shared = fabric.segment(view_.places.bytes, MemoryKind::device);
   fill_tables(fabric, edges, half);
   // Nobody writes before all have set theirs up. Ends tell each other how many blocks they have (edges.hpp).
-  room_ =
-      room.enter(fabric, "the memory of a neighbourhood", BlockBudget::Blocks::all, {}, BlockBudget::limits_of(fabric));
-  order.ground = std::make_shared<const Kept>(Kept{ground_, room_});
-  order.room = room_;
+  budget_ = budget.enter(fabric, "the memory of a neighbourhood", BlockBudget::Blocks::all, {},
+                         BlockBudget::limits_of(fabric));
+  order.ground = std::make_shared<const Kept>(Kept{ground_, budget_});
+  order.budget = budget_;
 }
 
 void EdgeChannel::fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t half) {

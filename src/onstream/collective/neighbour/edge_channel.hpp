@@ -20,11 +20,11 @@ namespace onstream::collective {
 class EdgeChannel {
  public:
   // Collective over the world; no rank has more than `half` edges in one direction.
-  EdgeChannel(Fabric& fabric, BlockBudget& room, const EdgeList& edges, std::size_t half);
+  EdgeChannel(Fabric& fabric, BlockBudget& budget, const EdgeList& edges, std::size_t half);
 
   const View& view() const { return view_; }
   std::uint64_t number() const { return ground_->shared->number(); }  // of its memory, the same on every rank
-  BlockBudget::Part& room() const { return *room_; }
+  BlockBudget::Part& budget() const { return *budget_; }
   std::size_t device_bytes() const { return ground_->shared->bytes() + ground_->own->bytes(); }
 
   Order order;
@@ -35,7 +35,7 @@ class EdgeChannel {
   // Graphs keep this, and BlockBudget counts it as long.
   struct Kept {
     std::shared_ptr<const void> ground;
-    std::shared_ptr<BlockBudget::Part> room;
+    std::shared_ptr<BlockBudget::Part> budget;
   };
   struct Ground {
     std::shared_ptr<Segment> shared;
@@ -44,7 +44,7 @@ class EdgeChannel {
   };
   std::shared_ptr<Ground> ground_;
   View view_;
-  std::shared_ptr<BlockBudget::Part> room_;
+  std::shared_ptr<BlockBudget::Part> budget_;
 };
 
 }  // namespace onstream::collective

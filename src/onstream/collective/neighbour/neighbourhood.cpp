@@ -14,6 +14,7 @@
 #include "onstream/collective/neighbour/edge_list.hpp"
 #include "onstream/collective/neighbour/edge_parts.hpp"
 #include "onstream/collective/select/algorithm.hpp"
+#include "onstream/collective/select/cost.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/plan/op/planned_call.hpp"
 
@@ -44,7 +45,7 @@ class Neighbourhood::Implementation {
  public:
   using Make = std::function<EdgeList(int rank)>;
 
-  Implementation(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room, const std::vector<int>& ranks,
+  Implementation(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget, const std::vector<int>& ranks,
                  const Make& make)
       : fabric_(std::move(fabric)), device_(fabric_->device()), ranks_(ranks), runner_(fabric_) {
     const auto found = std::ranges::find(ranks, fabric_->rank());
@@ -64,7 +65,7 @@ class Neighbourhood::Implementation {
     edges_ = lists[static_cast<std::size_t>(fabric_->rank())];
     sources_ = ranks_of(edges_.in, ranks);
     destinations_ = ranks_of(edges_.out, ranks);
-    channel_ = std::make_unique<EdgeChannel>(*fabric_, room, edges_, half_);
+    channel_ = std::make_unique<EdgeChannel>(*fabric_, budget, edges_, half_);
     if (fabric_->parameters().collective_check == "on") {
       checking_ = release_later(std::make_unique<collective::EdgeChecking>(*fabric_, ranks));
     }
@@ -99,18 +100,22 @@ class Neighbourhood::Implementation {
             " overlap; along edges nothing goes in place");
   }
 
+  collective::Machine machine() const {
+    return {.device = device_->kind(), .crowded = fabric_->crowded(), .paths = &fabric_->paths()};
+  }
+
   // Edges of up to so many bytes go by lines, on all ranks.
   std::size_t small(const CollectiveCall& call) const {
     const std::size_t room = (channel_->view().slot_lines - 1) * kLineData;
     switch (call.algorithm) {
       case Algorithm::automatic:
-        return std::min(room, collective::most_by_lines(device_->kind(), fabric_->crowded(),
-                                                        static_cast<int>(std::max<std::size_t>(1, half_))));
+        return std::min(
+            room, collective::most_by_lines(machine(), call.kind, static_cast<int>(std::max<std::size_t>(1, half_))));
       case Algorithm::ll: return room;
       case Algorithm::simple: return 0;
       default:
         fail(ErrorCode::invalid_argument, name_of(call.kind), ": there is no algorithm ", name_of(call.algorithm),
-             " along edges; there are auto, lines and direct");
+             " along edges; there are auto, ll and simple");
     }
   }
 
@@ -208,7 +213,7 @@ class Neighbourhood::Implementation {
   }
 
   Grid grid_of(std::size_t lines, std::size_t large) const {
-    const auto most = static_cast<std::size_t>(channel_->room().of_next_call());
+    const auto most = static_cast<std::size_t>(channel_->budget().of_next_call());
     if (device_->kind() == DeviceKind::host) return {1, 1};
     const Parameters& parameters = fabric_->parameters();
     const auto up = [](std::size_t n, std::int64_t each) {
@@ -262,7 +267,7 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
 
   plan::PreparedCall prepare() const override {
     CompiledCall work = home_->prepare(call_, parts_);
-    home_->channel_->room().keep(work.blocks());
+    home_->channel_->budget().keep(work.blocks());
     PlanOp row = row_of(work);
     return home_->runner_.for_plan(home_, home_->channel_->order, std::move(work), std::move(row));
   }
@@ -293,14 +298,14 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
   Parts parts_;
 };
 
-Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room,
+Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget,
                              const std::vector<int>& ranks, const NeighbourGrid& grid)
-    : implementation_(std::make_shared<Implementation>(std::move(fabric), room, ranks, [&](int rank) {
+    : implementation_(std::make_shared<Implementation>(std::move(fabric), budget, ranks, [&](int rank) {
         return collective::edges_of_grid(grid.dims, grid.periodic, ranks, rank);
       })) {}
-Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room,
+Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget,
                              const std::vector<int>& ranks, const NeighbourGraph& graph)
-    : implementation_(std::make_shared<Implementation>(std::move(fabric), room, ranks, [&](int) {
+    : implementation_(std::make_shared<Implementation>(std::move(fabric), budget, ranks, [&](int) {
         return collective::edges_of_graph(graph.sources, graph.destinations, ranks);
       })) {}
 Neighbourhood::~Neighbourhood() = default;

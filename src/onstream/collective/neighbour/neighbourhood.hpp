@@ -49,9 +49,9 @@ class Neighbourhood {
  public:
   // Collective over the world; `ranks` are the team's. Throws invalid_argument on every rank if some argument of some
   // rank cannot be, or an edge is not named by both its ends, and says which.
-  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room, const std::vector<int>& ranks,
+  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget, const std::vector<int>& ranks,
                 const NeighbourGrid& grid);
-  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room, const std::vector<int>& ranks,
+  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget, const std::vector<int>& ranks,
                 const NeighbourGraph& graph);
   ~Neighbourhood();
   Neighbourhood(const Neighbourhood&) = delete;

@@ -5,7 +5,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/one_sided/kernel/kernels.hpp"
 #include "onstream/one_sided/stream/implementation.hpp"
-#include "onstream/tuner/blocks.hpp"
+#include "onstream/path/blocks.hpp"
 
 namespace onstream {
 
@@ -57,7 +57,7 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
       device_(fabric_->device()),
       on_host_(device_->kind() == DeviceKind::host),
       block_bytes_(static_cast<std::size_t>(fabric_->parameters().block_bytes)),
-      engine_min_(static_cast<std::size_t>(fabric_->parameters().copy_min_bytes)),
+      engine_min_(fabric_->paths().rule(path::Operation::put, path::Link::cuda, Path::copy).from_bytes),
       max_blocks_(std::min(static_cast<int>(fabric_->parameters().max_blocks), fabric_->block_limit())),
       tickets_(*fabric_),
       uses_(device_) {

@@ -87,7 +87,7 @@ class Lowerer {
     const StandIn& other = stand_in(index);
     if (other.data == nullptr) return;
     add_copies(other.plain ? program_.host_before : program_.before, place, buffer_of(index),
-               other.plain ? kAnyPieces : kMaxPieces);
+               other.plain ? kAnyPieces : path::kMaxPieces);
   }
 
   // Sets the place a task writes; the host copies out of a stand-in when the launch is through.
@@ -101,7 +101,7 @@ class Lowerer {
   static constexpr std::uint64_t kAnyPieces = std::uint64_t{1} << 40;  // the host's copies have no commands to save
 
   static void add_copies(std::vector<CopyCommand>& list, const Place& to, const Place& from,
-                         std::uint64_t most_pieces = kMaxPieces) {
+                         std::uint64_t most_pieces = path::kMaxPieces) {
     const auto pieces = pieces_of(to.layout, from.layout, most_pieces);
     for (const Piece& piece : pieces.value()) list.push_back({to.data + piece.to, from.data + piece.from, piece.bytes});
   }

@@ -73,7 +73,7 @@ std::vector<Route> routes_of(const std::vector<Statement>& statements, const std
     route.edge = edge;
     route.source_layout = source.layout;
     route.destination_layout = destination.layout;
-    Transfer& transfer = route.transfer;
+    path::Transfer& transfer = route.transfer;
     transfer.bytes = source.bytes;
     transfer.device = device;
     transfer.same_rank = route.local();
@@ -81,22 +81,22 @@ std::vector<Route> routes_of(const std::vector<Statement>& statements, const std
     transfer.wanted_by = wanted.by;
     transfer.source.kernel_access = source.kernel_access != 0;
     transfer.destination.kernel_access = destination.kernel_access != 0;
-    const auto pieces = pieces_of(destination.layout, source.layout, kMaxPieces);
+    const auto pieces = pieces_of(destination.layout, source.layout, path::kMaxPieces);
     transfer.pieces = pieces ? std::max<std::uint64_t>(1, pieces->size()) : 0;
     routes.push_back(route);
   }
   return routes;
 }
 
-void choose_paths(std::vector<Route>& routes, const std::vector<Statement>& statements, const Parameters& parameters) {
+void choose_paths(std::vector<Route>& routes, const std::vector<Statement>& statements, const path::Table& table) {
   std::string problems;
   for (Route& route : routes) {
-    route.choice = choose(route.transfer, parameters);
+    route.choice = choose(table, route.transfer);
     if (route.choice.path != Path::automatic) continue;
     const Edge& edge = route.edge;
-    problems +=
-        concat("\n  rank ", edge.source_rank, " op ", edge.source_op, ": ", describe(source_of(statements, edge)),
-               " -> rank ", edge.destination_rank, " op ", edge.destination_op, ": ", route.choice.why);
+    problems += concat("\n  rank ", edge.source_rank, " op ", edge.source_op, ": ",
+                       describe(source_of(statements, edge)), " -> rank ", edge.destination_rank, " op ",
+                       edge.destination_op, ": ", why(table, route.transfer, route.choice));
   }
   require(problems.empty(), "plan '", statements[0].name, "' cannot be built:", problems);
 }

@@ -8,16 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "onstream/base/parameters.hpp"
+#include "onstream/path/choose.hpp"
 #include "onstream/plan/build/match.hpp"
-#include "onstream/tuner/choose.hpp"
 
 namespace onstream::plan {
 
 struct Route {
   Edge edge;
-  Transfer transfer;
-  Choice choice;
+  path::Transfer transfer;
+  path::Choice choice;
   std::uint64_t destination_address = 0;  // as the source's rank sees it, when exported
   std::uint64_t source_address = 0;       // as the destination's rank sees it, when exported
   LayoutView destination_layout;
@@ -47,7 +46,7 @@ std::vector<Route> routes_of(const std::vector<Statement>& statements, const std
                              DeviceKind device);
 
 // Chooses all paths. Throws invalid_argument naming both ends of every route that has none.
-void choose_paths(std::vector<Route>& routes, const std::vector<Statement>& statements, const Parameters& parameters);
+void choose_paths(std::vector<Route>& routes, const std::vector<Statement>& statements, const path::Table& table);
 
 // The symmetric memory that the plan needs, the same for every rank.
 struct Room {

@@ -4,8 +4,8 @@
 
 #include "onstream/device/kernel.hpp"
 #include "onstream/device/kernel/ll.hpp"
+#include "onstream/path/blocks.hpp"
 #include "onstream/plan/build/lower.hpp"
-#include "onstream/tuner/blocks.hpp"
 
 namespace onstream::plan {
 

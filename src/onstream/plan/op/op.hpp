@@ -11,8 +11,8 @@
 #include "onstream/device/kernel/atomics.hpp"
 #include "onstream/device/kernel/compare.hpp"
 #include "onstream/layout/layout.hpp"
+#include "onstream/path/path.hpp"
 #include "onstream/transport/fabric.hpp"
-#include "onstream/tuner/path.hpp"
 
 namespace onstream {
 

@@ -1,4 +1,4 @@
-#include "onstream/tuner/path.hpp"
+#include "onstream/path/path.hpp"
 
 #include <array>
 

@@ -1,0 +1,19 @@
+// The stages of a hierarchical call, each with the algorithm that it takes.
+#pragma once
+
+#include <vector>
+
+#include "onstream/collective/call/stages.hpp"
+#include "onstream/collective/select/algorithm.hpp"
+
+namespace onstream::collective {
+
+struct Staged {
+  Among among;
+  CollectiveCall call;
+  Machine machine;
+  const AlgorithmRow* row;
+};
+std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine);
+
+}  // namespace onstream::collective

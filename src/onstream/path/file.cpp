@@ -1,0 +1,156 @@
+// Rules as text, one a line:
+//
+//   onstream paths 1
+//   message cuda copy from_bytes=67108864 base_us=16.5 bytes_per_us=385000
+//   all_reduce cuda ll128 from_bytes=65536 to_bytes=1048576 base_us=3.1
+//
+// Operation (of a collective: its kind, or `collective` for all), link, path or algorithm; then the values that differ.
+// A line about a transfer changes that rule; one about a collective adds a rule, which comes before those above it.
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "onstream/base/error.hpp"
+#include "onstream/path/table.hpp"
+
+namespace onstream::path {
+
+namespace {
+
+constexpr std::string_view kHeader = "onstream paths 1";
+
+struct Field {
+  const char* name;
+  double Cost::* value;
+};
+constexpr std::array<Field, 10> kFields{{{"base_us", &Cost::base_us},
+                                         {"bytes_per_us", &Cost::bytes_per_us},
+                                         {"peer_us", &Cost::peer_us},
+                                         {"round_us", &Cost::round_us},
+                                         {"trip_us", &Cost::trip_us},
+                                         {"trip_peer_us", &Cost::trip_peer_us},
+                                         {"step_us", &Cost::step_us},
+                                         {"sum_weight", &Cost::sum_weight},
+                                         {"broadcast_weight", &Cost::broadcast_weight},
+                                         {"one_shot_bytes", &Cost::one_shot_bytes}}};
+
+std::optional<double> fraction_in(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value >= 0 && value < 1e18 ? std::optional(value) : std::nullopt;
+}
+
+class Reader {
+ public:
+  Reader(std::string_view name, std::vector<Rule>& rules) : name_(name), rules_(rules) {}
+
+  void read(std::string_view text) {
+    bool started = false;
+    for (const std::string_view line : lines_of(text)) {
+      ++number_;
+      const std::string_view content = line.substr(0, line.find('#'));
+      const std::vector<std::string_view> words = words_of(content);
+      if (words.empty()) continue;
+      if (started) {
+        read_rule(words);
+      } else {
+        check(content.substr(0, content.find_last_not_of(" \t\r") + 1) == kHeader,
+              concat("the first line is '", kHeader, "', not '", content, "'"));
+        started = true;
+      }
+    }
+    check(started, concat("the first line is '", kHeader, "'"));
+  }
+
+ private:
+  void check(bool holds, const std::string& problem) const {
+    require(holds, "path_file ", name_, ", line ", number_, ": ", problem);
+  }
+
+  void read_rule(const std::vector<std::string_view>& words) {
+    check(words.size() >= 3, "a rule names operation, link, and path or algorithm");
+    Rule& rule = rule_of(words);
+    for (std::size_t i = 3; i < words.size(); ++i) set(rule, words[i]);
+    check(rule.from_bytes <= rule.to_bytes, "from_bytes is larger than to_bytes");
+  }
+
+  // The last rule so named: for a transfer the one to be changed, for a collective the new one.
+  Rule& rule_of(const std::vector<std::string_view>& words) {
+    const bool transfer = std::ranges::any_of(rules_, [&](const Rule& rule) {
+      return rule.operation != Operation::collective && words[0] == name_of(rule.operation);
+    });
+    for (auto rule = rules_.begin(); rule != rules_.end(); ++rule) {
+      if (words[1] != name_of(rule->link) || words[2] != rule->way()) continue;
+      const bool spread = (rule->needs & kSpreadTag) != 0;
+      if (transfer && words[0] == name_of(rule->operation) && !rule->by_request && !spread) return *rule;
+      if (!transfer && rule->operation == Operation::collective) return specialised(*rule, words[0]);
+    }
+    check(false, concat("there is no rule ", words[0], ' ', words[1], ' ', words[2]));
+    return rules_.front();
+  }
+
+  Rule& specialised(Rule rule, std::string_view kind) {
+    rule.kind = kind_of(kind);
+    return rules_.emplace_back(rule);
+  }
+
+  OpKind kind_of(std::string_view word) const {
+    if (word == name_of(Operation::collective)) return OpKind::none;
+    for (auto number = std::uint32_t{0}; number <= static_cast<std::uint32_t>(OpKind::exclusive_scan); ++number) {
+      const auto kind = static_cast<OpKind>(number);
+      if (is_collective(kind) && word == onstream::name_of(kind)) return kind;
+    }
+    check(false, concat("there is no operation '", word, "'"));
+    return OpKind::none;
+  }
+
+  void set(Rule& rule, std::string_view word) const {
+    const std::size_t equals = word.find('=');
+    check(equals != std::string_view::npos, concat("'", word, "' is not name=value"));
+    const std::string_view name = word.substr(0, equals);
+    const std::string_view value = word.substr(equals + 1);
+    if (name == "from_bytes" || name == "to_bytes") {
+      const auto bytes = number_in<std::uint64_t>(value);
+      check(bytes.has_value(), concat("'", word, "': a whole number of bytes is expected"));
+      (name == "from_bytes" ? rule.from_bytes : rule.to_bytes) = *bytes;
+      (name == "from_bytes" ? rule.from_parameter : rule.to_parameter) = "path_file";
+      return;
+    }
+    const auto field = std::ranges::find(kFields, name, &Field::name);
+    check(field != kFields.end(), concat("there is no value '", name, "' of a rule"));
+    const auto number = fraction_in(value);
+    check(number.has_value(), concat("'", word, "': a number from 0 up is expected"));
+    rule.cost.*(field->value) = *number;
+  }
+
+  std::string_view name_;
+  std::vector<Rule>& rules_;
+  int number_ = 0;
+};
+
+}  // namespace
+
+void apply(std::string_view text, std::string_view name, std::vector<Rule>& rules) { Reader(name, rules).read(text); }
+
+std::string text_of(std::span<const Rule> rules) {
+  constexpr int kDigits = 6;
+  const Cost none;
+  std::string text(kHeader);
+  for (const Rule& rule : rules) {
+    const char* const kind = rule.kind == OpKind::none ? name_of(rule.operation) : onstream::name_of(rule.kind);
+    const bool spread = (rule.needs & kSpreadTag) != 0;
+    // Rules that the file cannot change stand there as comments.
+    text += concat("\n", rule.by_request && rule.operation != Operation::collective ? "# by request: " : "",
+                   spread ? "# spread tags: " : "", kind, ' ', name_of(rule.link), ' ', rule.way());
+    if (rule.from_bytes > 0) text += concat(" from_bytes=", rule.from_bytes);
+    if (rule.to_bytes != kNoLimit) text += concat(" to_bytes=", rule.to_bytes);
+    for (const Field& field : kFields) {
+      const double value = rule.cost.*(field.value);
+      if (value != none.*(field.value)) text += concat(' ', field.name, '=', general(value, kDigits));
+    }
+  }
+  return text + "\n";
+}
+
+}  // namespace onstream::path
