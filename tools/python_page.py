@@ -29,7 +29,7 @@ GROUPS = {
         "ClosedError", "TruncatedError", "UnmappedError", "MisusedError", "Failure", "Fault",
     ),
     "The machine": (
-        "devices", "DeviceRow", "find_rings", "parameters", "ParameterRow", "no_cuda_reason", "no_attach_reason",
+        "devices", "DeviceRow", "find_rings", "parameters", "paths", "ParameterRow", "no_cuda_reason", "no_attach_reason",
     ),
 }  # fmt: skip
 

@@ -31,6 +31,7 @@ from ._core import (
     no_attach_reason,
     no_cuda_reason,
     parameters,
+    paths,
     rank_at,
 )
 from .contexts import Context
@@ -99,6 +100,7 @@ __all__ = [
     "no_attach_reason",
     "no_cuda_reason",
     "parameters",
+    "paths",
     "rank_at",
     "run_threads",
 ]

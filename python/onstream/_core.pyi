@@ -327,6 +327,11 @@ class World:
     def describe(self) -> str:
         """Ranks, devices, memory held, registrations."""
 
+    def paths(self) -> str:
+        """
+        The rules by which this world takes paths and algorithms, one a line, in the format of path_file.
+        """
+
     def statistics(self) -> dict[str, int]:
         """
         The library's counters and memory. registration_...: how look-ups of buffers for peers ended (refused:
@@ -373,6 +378,8 @@ class World:
         Starts a receive; complete it with Request.wait(). From one rank, with one tag, tag_receives (64) may be
         posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.
         """
+
+    def _explain_send(self, array: object | None, peer: object | None, tag: object | None, path: object | None) -> str: ...
 
     def _segment(self, nbytes: int, kind: str) -> SegmentBlocks: ...
 
@@ -783,6 +790,12 @@ def no_cuda_reason() -> str:
 def no_attach_reason() -> str:
     """
     Why no process of this machine can copy from another's plain memory; empty if it may work.
+    """
+
+def paths() -> str:
+    """
+    The rules by which paths and algorithms are taken, with the parameters of this environment; docs/paths.md has
+    the format, which parameter path_file reads.
     """
 
 def parameters() -> list[ParameterRow]:

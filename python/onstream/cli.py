@@ -175,10 +175,18 @@ def info(
     parameters: Annotated[
         bool, typer.Option("--parameters", help="Show every parameter with its value and who set it.")
     ] = False,
+    paths: Annotated[
+        bool, typer.Option("--paths", help="Print only the rules by which paths and algorithms are taken.")
+    ] = False,
 ) -> None:
     """Shows devices, peer access, paths, the launcher and the parameters that are set, or with --parameters all."""
     from . import info as facts
 
+    if paths:
+        from . import _core
+
+        print(_core.paths(), end="")
+        return
     collected = facts.collect()
     if as_json:
         print(json.dumps(collected, indent=2))

@@ -227,7 +227,7 @@ class Collectives:
         text also has the cost of the other algorithms, or why they cannot run. It refuses the arguments that the call
         itself refuses, except that it does not check where the buffers lie.
         """
-        return _Explained(self)
+        return Explained(self)
 
     # --- detail ---
 
@@ -315,7 +315,7 @@ class Collectives:
         return result
 
 
-class _Explained(Collectives):
+class Explained(Collectives):
     """Explains calls: it makes them as usual, and does not run them."""
 
     def __init__(self, of: Collectives) -> None:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from . import _arrays, _core, plans
+from .collectives import Explained
 from .contexts import Context
 from .errors import Error, InvalidArgumentError
 from .heap import Heap
@@ -103,6 +104,17 @@ class World(_core.World, Teams):
         return Context(self)
 
     # --- messages ---
+
+    @property
+    def explain(self) -> ExplainedWorld:
+        """The methods of collectives, and send(), but they run nothing: each returns as text the choice that its call would
+        make, and why.
+
+        world.explain.all_reduce(array, op="max") explains world.all_reduce(array, op="max"), on this rank alone; the
+        text also has the predicted time of the other algorithms, or why they cannot run. It refuses the arguments that
+        the call itself refuses, except that it does not check where the buffers of collectives lie.
+        """
+        return ExplainedWorld(self)
 
     def wait_all(self, requests: Iterable[_core.Request], *, stream: Any = None) -> None:
         """Waits for every request, as Request.wait() does, for receives first; then raises the first error among them,
@@ -190,6 +202,21 @@ class World(_core.World, Teams):
             stream._drop_capture(graph, _words_of(error))
             raise
         stream._end_capture(graph)
+
+
+class ExplainedWorld(Explained):
+    """The explanations of a world: see World.explain."""
+
+    def __init__(self, of: World) -> None:
+        super().__init__(of)
+        self._world = of
+
+    def send(self, array: Any, peer: int, *, tag: int = 0, path: str = "auto") -> str:
+        """Explains the path of World.send(), with the predicted time of the other paths, or why they cannot be.
+
+        It may ask the peer to map the array. Raises InvalidArgumentError as send() does.
+        """
+        return self._world._explain_send(array, peer, tag, path)
 
 
 class Segment:

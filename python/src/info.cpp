@@ -8,6 +8,7 @@
 #include "onstream/base/parameters.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/device/devices.hpp"
+#include "onstream/path/table.hpp"
 
 namespace onstream::python {
 
@@ -43,6 +44,10 @@ void bind_info(nb::module_& m) {
   m.def("no_cuda_reason", &no_cuda_reason, "Why there are no cuda devices; empty if there are some.");
   m.def("no_attach_reason", &no_attach_reason,
         "Why no process of this machine can copy from another's plain memory; empty if it may work.");
+  m.def(
+      "paths", [] { return path::Table(Parameters::from_environment()).text(); },
+      "The rules by which paths and algorithms are taken, with the parameters of this environment; docs/paths.md has\n"
+      "the format, which parameter path_file reads.");
   m.def(
       "parameters", [] { return Parameters::from_environment().rows(); },
       "Every parameter with its value in this environment.");

@@ -209,7 +209,14 @@ constexpr CallForm kSend{"send", "array, peer"};
 constexpr CallForm kRecv{"recv", "array, peer"};
 constexpr CallForm kIsend{"isend", "array, peer"};
 constexpr CallForm kIrecv{"irecv", "array, peer"};
+constexpr CallForm kExplainSend{"explain.send", "array, peer"};
 constexpr CallForm kSendrecv{"sendrecv", "send_array, dest, recv_array, source"};
+
+std::string explain_send(WorldHandle self, nb::handle array, nb::handle peer, nb::handle tag, nb::handle path) {
+  const int rank = kExplainSend.integer("peer", peer, "a rank, an integer");
+  const Message message = message_from(self, OpKind::send, array, rank, kExplainSend.options(tag, path));
+  return perform(message, [&] { return message.world->explain(message.outgoing()); });
+}
 
 void send(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle tag, nb::handle path,
           nb::handle stream, const nb::kwargs& unknown) {
@@ -295,6 +302,8 @@ void bind_messages(nb::class_<PyWorld>& world) {
       "Starts a receive; complete it with Request.wait(). From one rank, with one tag, tag_receives (64) may be\n"
       "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.");
 #undef ONSTREAM_MESSAGE_OPTIONS
+  world.def("_explain_send", &explain_send, nb::arg("array").none(), nb::arg("peer").none(), nb::arg("tag").none(),
+            nb::arg("path").none());
 }
 
 }  // namespace onstream::python

@@ -369,6 +369,9 @@ void bind_worlds(nb::module_& m) {
       .def(
           "describe", [](const PyWorld& self) { return self.open()->describe(); },
           "Ranks, devices, memory held, registrations.")
+      .def(
+          "paths", [](const PyWorld& self) { return self.open()->paths(); },
+          "The rules by which this world takes paths and algorithms, one a line, in the format of path_file.")
       .def("statistics", &statistics_of,
            "The library's counters and memory. registration_...: how look-ups of buffers for peers ended "
            "(refused:\n"

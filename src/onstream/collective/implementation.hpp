@@ -1,6 +1,6 @@
 // The implementation of Collective: the way of a call from check over select and compile to enqueue.
 //
-//   check     call/check.hpp, and the memory of its buffers
+//   check     check/check.hpp, and the memory of its buffers
 //   select    select/select.hpp: its algorithm
 //   compile   compile/compiler.hpp: its kernels and copies
 //   enqueue   enqueue/runner.hpp: onto a stream, or with the host waiting
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "onstream/base/error.hpp"
-#include "onstream/collective/call/check.hpp"
 #include "onstream/collective/channel/channels.hpp"
+#include "onstream/collective/check/check.hpp"
 #include "onstream/collective/collective.hpp"
 #include "onstream/collective/compile/compiler.hpp"
 #include "onstream/collective/compile/user_reduction.hpp"

@@ -49,6 +49,7 @@ class Messages::Implementation {
   Status test(const std::shared_ptr<Request>& request);
 
   bool has_room(std::size_t bytes, int peer, int lane) const;
+  std::string explain(const Outgoing& message);
   std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside) const { return uses_.points(beside); }
   std::size_t device_bytes() const { return ground_->lanes.device_bytes(); }
 

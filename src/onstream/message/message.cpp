@@ -132,6 +132,11 @@ RecvRoute Messages::Implementation::route_recv(void* destination, std::size_t by
                   [&] { return router_.recv({destination, bytes, peer, options}, completion, ring); });
 }
 
+std::string Messages::Implementation::explain(const Outgoing& message) {
+  check_arguments("send", message.source, message.bytes, message.peer, message.options);
+  return start_as([&] { return text_of(message); }, [&] { return router_.explain(message); });
+}
+
 lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
                                                lane::Completion completion) const {
   lane::Send body;
@@ -258,6 +263,7 @@ Status Messages::test(const std::shared_ptr<Request>& request) { return implemen
 bool Messages::has_room(std::size_t bytes, int peer, int lane) const {
   return implementation_->has_room(bytes, peer, lane);
 }
+std::string Messages::explain(const Outgoing& message) { return implementation_->explain(message); }
 std::size_t Messages::received(const std::shared_ptr<Request>& request) {
   const std::lock_guard lock(request->turn);
   if (request->result) return request->received;

@@ -117,6 +117,10 @@ class Messages {
   // the host never waits in an isend, and the answer is false.
   bool has_room(std::size_t bytes, int peer, int lane) const;
 
+  // The path that a send with the host waiting, or on a stream, would take now; for each other one its predicted time
+  // or the reason against it. It may ask the peer to map the buffer.
+  std::string explain(const Outgoing& message);
+
   // Bytes of the message that a completed irecv got.
   static std::size_t received(const std::shared_ptr<Request>& request);
   // Whether a graph holds the request: then only waits on streams, in the capture, are about it.

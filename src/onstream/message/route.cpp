@@ -129,21 +129,33 @@ void Router::stage(SendRoute& route, std::size_t bytes, int peer, Path path, lan
 
 Ahead Router::ahead() const { return {ll_max_, lanes_.spread_count(), spread_max_}; }
 
-// The way of a message that does not go through the ring. Only the receiver knows whether it goes to host memory, where
-// the copy engine is slow: between host memory and a GPU it moves 7% more than kernels do, between two host memories a
-// quarter.
-Path Router::way_of(Path path, const SendRoute& route, const Outgoing& message, MemoryKind kind,
-                    lane::Completion completion) const {
-  if (path != Path::automatic) return path;
+// What the choice of a path depends on. Only the receiver knows whether a message goes to host memory, where the copy
+// engine is slow: between host memory and a GPU it moves 7% more than kernels do, between two host memories a quarter.
+path::Transfer Router::transfer_of(const SendRoute& route, const Outgoing& message, MemoryKind kind,
+                                   lane::Completion completion) const {
   path::Transfer transfer;
   transfer.operation = operation_of(completion);
   transfer.bytes = message.bytes;
   transfer.device = fabric_.device()->kind();
-  transfer.through_ring = false;
   transfer.source.mapped = route.copy_first || route.peer_source != 0;
   transfer.source.cross_memory = is_remote_process(route.peer_source);
   transfer.source.gpu_memory = !route.copy_first && kind != MemoryKind::pinned && kind != MemoryKind::host;
-  return choose(fabric_.paths(), transfer).path;
+  return transfer;
+}
+
+std::string Router::explain(const Outgoing& message) const {
+  const auto& [source, bytes, peer, options] = message;
+  check_size(bytes, options.tag, options.path);
+  const MemoryInfo info = look_at_buffer(*fabric_.device(), source, bytes);
+  SendRoute route;
+  route.copy_first = !info.kernel_access;
+  if (bytes > 0 && !route.copy_first) route.peer_source = reach(source, bytes, peer, info);
+  path::Transfer transfer = transfer_of(route, message, info.kind, lane::Completion::ordered);
+  transfer.spread_tag = lanes_.spreads(options.tag);
+  transfer.wanted = effective(options.path);
+  transfer.wanted_by = options.path == Path::automatic ? "set by parameter path" : "set by the call";
+  if (!transfer.source.mapped && bytes > 0) transfer.source.why_not = fabric_.why_not(source, peer);
+  return concat("to rank ", peer, ", ", path::explain(fabric_.paths(), transfer));
 }
 
 SendRoute Router::send(const Outgoing& message, lane::Completion completion, Ring ring) {
@@ -170,7 +182,9 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   route.prefetch = prefetch_ && info.kind == MemoryKind::managed;
   route.peer_source =
       route.copy_first ? fabric_.expose(route.source, bytes, peer).value_or(0) : reach(route.source, bytes, peer, info);
-  const Path way = way_of(path, route, message, info.kind, completion);
+  path::Transfer transfer = transfer_of(route, message, info.kind, completion);
+  transfer.through_ring = false;
+  const Path way = path == Path::automatic ? choose(fabric_.paths(), transfer).path : path;
   if (on_host_ && path == Path::automatic && route.peer_source != 0) {
     share(route, bytes, peer, way);
     return route;

@@ -55,6 +55,8 @@ class Router {
   // peer's. On the host device, plain memory of a message that the ring carries is not checked.
   SendRoute send(const Outgoing& message, lane::Completion completion, Ring ring);
   RecvRoute recv(const Incoming& message, lane::Completion completion, Ring ring);
+  // The path that a send would take now, and why: one line a rule. Throws as send() does for its arguments.
+  std::string explain(const Outgoing& message) const;
   // Which sends may end before their receives begin, for stories of a failure.
   Ahead ahead() const;
 
@@ -67,8 +69,8 @@ class Router {
   std::uint64_t offer_min(Path path, int lane, lane::Completion completion) const;
   bool spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, Ring ring) const;
   Path effective(Path path) const;
-  Path way_of(Path path, const SendRoute& route, const Outgoing& message, MemoryKind kind,
-              lane::Completion completion) const;
+  path::Transfer transfer_of(const SendRoute& route, const Outgoing& message, MemoryKind kind,
+                             lane::Completion completion) const;
   void share(SendRoute& route, std::size_t bytes, int peer, Path way);
   void stage(SendRoute& route, std::size_t bytes, int peer, Path path, lane::Completion completion);
   std::uint64_t reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const;

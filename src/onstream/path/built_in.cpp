@@ -65,9 +65,12 @@ class Builder {
     load.from_parameter = "load_min_bytes";
     add(Operation::message, Link::cuda, Path::store, kSourceMapped, kStore);
     add(Operation::message, Link::cuda, Path::stage, kNothing, kStage);
+    on_request(Operation::message, Link::cuda, Path::copy, kNothing, kCopy);
+    on_request(Operation::message, Link::cuda, Path::load, kSourceMapped, kLoad);
     ll(Operation::posted, Link::cuda, kThroughRing, kLl);
     add(Operation::posted, Link::cuda, Path::store, kSourceMapped, kStore);
     add(Operation::posted, Link::cuda, Path::stage, kNothing, kStage);
+    on_request(Operation::posted, Link::cuda, Path::load, kSourceMapped, kLoad);
   }
 
   void messages_of_hosts() {
@@ -76,6 +79,7 @@ class Builder {
       if (operation == Operation::posted) bounce_of_hosts();
       add(operation, Link::host, Path::store, kSourceMapped, kHostStore);
       add(operation, Link::host, Path::stage, kNothing);
+      on_request(operation, Link::host, Path::load, kSourceMapped);
     }
   }
 

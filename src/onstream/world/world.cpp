@@ -119,6 +119,7 @@ Status World::test(const std::shared_ptr<Request>& request) { return messages_->
 bool World::has_room(std::size_t bytes, int peer, int lane) const { return messages_->has_room(bytes, peer, lane); }
 std::size_t World::received(const std::shared_ptr<Request>& request) const { return Messages::received(request); }
 
+std::string World::explain(const Outgoing& message) const { return messages_->explain(message); }
 bool World::captured(const std::shared_ptr<Request>& request) const { return Messages::captured(request); }
 std::shared_ptr<Window> World::window(void* address, std::size_t bytes) { return one_sided_->window(address, bytes); }
 std::shared_ptr<Window> World::window(std::shared_ptr<Segment> segment) {
@@ -192,6 +193,7 @@ std::vector<FaultReport> World::take_faults() { return fabric_->take_faults(); }
 
 std::size_t World::device_bytes() const { return messages_->device_bytes(); }
 
+std::string World::paths() const { return fabric_->paths().text(); }
 std::string World::describe() const {
   const std::string plain = fabric_->attach_story();
   return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (",

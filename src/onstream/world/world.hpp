@@ -95,6 +95,7 @@ class World {
   bool has_room(std::size_t bytes, int peer, int lane) const;
   std::size_t received(const std::shared_ptr<Request>& request) const;  // of the message; the irecv has ended
   bool captured(const std::shared_ptr<Request>& request) const;         // a graph holds it
+  std::string explain(const Outgoing& message) const;                   // the path of a send, and why
 
   // --- one-sided ---
   // Every rank's memory, or a segment, to put to and get from; see one_sided.hpp. Collective for memory.
@@ -138,6 +139,7 @@ class World {
   std::vector<FaultReport> take_faults();
   std::size_t device_bytes() const;  // for messages of all ranks and tags: held from the start
   std::string describe() const;      // ranks, devices, memory held, registrations
+  std::string paths() const;         // the rules by which paths and algorithms are taken (docs/paths.md)
 
   struct Statistics {
     ReachStatistics reach;

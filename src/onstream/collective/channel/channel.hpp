@@ -9,8 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include "onstream/collective/check/checking.hpp"
 #include "onstream/collective/enqueue/call_cache.hpp"
-#include "onstream/collective/enqueue/checking.hpp"
 #include "onstream/collective/enqueue/copies.hpp"
 #include "onstream/collective/enqueue/runner.hpp"
 #include "onstream/collective/protocol/view.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "onstream/base/error.hpp"
-#include "onstream/collective/enqueue/checking.hpp"
+#include "onstream/collective/check/checking.hpp"
 
 namespace onstream::collective {
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "onstream/base/error.hpp"
-#include "onstream/collective/enqueue/checking.hpp"
+#include "onstream/collective/check/checking.hpp"
 #include "onstream/collective/enqueue/compiled_call.hpp"
 #include "onstream/collective/enqueue/runner.hpp"
 #include "onstream/collective/kernel/edges.hpp"

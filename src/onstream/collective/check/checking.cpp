@@ -1,4 +1,4 @@
-#include "onstream/collective/enqueue/checking.hpp"
+#include "onstream/collective/check/checking.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "onstream/collective/call/check.hpp"
+#include "onstream/collective/check/check.hpp"
 
 #include "onstream/base/error.hpp"
 #include "onstream/collective/call/portions.hpp"
