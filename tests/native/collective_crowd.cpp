@@ -14,11 +14,11 @@
 #include "onstream/collective/kernel/kernels.hpp"
 #include "onstream/collective/kernel/ll.hpp"
 #include "onstream/collective/kernel/ll128.hpp"
-#include "onstream/collective/kernel/pass_move.hpp"
-#include "onstream/collective/kernel/pass_reduce.hpp"
 #include "onstream/collective/kernel/simple_move.hpp"
 #include "onstream/collective/kernel/simple_reduce.hpp"
 #include "onstream/collective/kernel/two_shot.hpp"
+#include "onstream/collective/sleeping/pass_move.hpp"
+#include "onstream/collective/sleeping/pass_reduce.hpp"
 #include "onstream/transport/copy_thread.hpp"
 
 using namespace onstream;

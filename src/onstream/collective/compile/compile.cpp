@@ -11,14 +11,14 @@
 #include "onstream/collective/kernel/kernels.hpp"
 #include "onstream/collective/kernel/ll.hpp"
 #include "onstream/collective/kernel/ll128.hpp"
-#include "onstream/collective/kernel/pass_move.hpp"
-#include "onstream/collective/kernel/pass_reduce.hpp"
 #include "onstream/collective/kernel/simple_move.hpp"
 #include "onstream/collective/kernel/simple_reduce.hpp"
 #include "onstream/collective/kernel/two_shot.hpp"
 #include "onstream/collective/kernel/user_kernels.hpp"
 #include "onstream/collective/select/algorithm.hpp"
 #include "onstream/collective/select/cost.hpp"
+#include "onstream/collective/sleeping/pass_move.hpp"
+#include "onstream/collective/sleeping/pass_reduce.hpp"
 #include "onstream/transport/copy_thread.hpp"
 
 namespace onstream::collective {

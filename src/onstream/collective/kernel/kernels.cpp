@@ -7,12 +7,12 @@
 #include "onstream/collective/kernel/edges.hpp"
 #include "onstream/collective/kernel/ll.hpp"
 #include "onstream/collective/kernel/ll128.hpp"
-#include "onstream/collective/kernel/pass_move.hpp"
-#include "onstream/collective/kernel/pass_reduce.hpp"
 #include "onstream/collective/kernel/simple_move.hpp"
 #include "onstream/collective/kernel/simple_reduce.hpp"
 #include "onstream/collective/kernel/two_shot.hpp"
 #include "onstream/collective/protocol/convert.hpp"
+#include "onstream/collective/sleeping/pass_move.hpp"
+#include "onstream/collective/sleeping/pass_reduce.hpp"
 #include "onstream/device/kernel/floats.hpp"
 
 namespace onstream::collective {

@@ -3,9 +3,9 @@
 #include "onstream/collective/kernel/kernels.hpp"
 #include "onstream/collective/kernel/ll.hpp"
 #include "onstream/collective/kernel/ll128.hpp"
-#include "onstream/collective/kernel/pass_move.hpp"
 #include "onstream/collective/kernel/simple_move.hpp"
 #include "onstream/collective/protocol/convert.hpp"
+#include "onstream/collective/sleeping/pass_move.hpp"
 #include "onstream/device/cuda/entry.cuh"
 
 namespace onstream::collective {

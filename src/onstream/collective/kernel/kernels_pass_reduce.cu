@@ -1,6 +1,6 @@
 #include "onstream/collective/element/per_type.hpp"
 #include "onstream/collective/kernel/kernels.hpp"
-#include "onstream/collective/kernel/pass_reduce.hpp"
+#include "onstream/collective/sleeping/pass_reduce.hpp"
 #include "onstream/device/cuda/entry.cuh"
 
 namespace onstream::collective {

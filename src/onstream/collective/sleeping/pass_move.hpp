@@ -3,9 +3,9 @@
 // tree there is broadcast alone, by doubling all_gather.
 #pragma once
 
-#include "onstream/collective/kernel/halving.hpp"
-#include "onstream/collective/kernel/ring.hpp"
-#include "onstream/collective/kernel/tree.hpp"
+#include "onstream/collective/sleeping/halving.hpp"
+#include "onstream/collective/sleeping/ring.hpp"
+#include "onstream/collective/sleeping/tree.hpp"
 
 namespace onstream::collective {
 

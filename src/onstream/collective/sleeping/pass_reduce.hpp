@@ -12,9 +12,9 @@
 // stage, and are rounded once they are whole.
 #pragma once
 
-#include "onstream/collective/kernel/halving.hpp"
-#include "onstream/collective/kernel/ring.hpp"
-#include "onstream/collective/kernel/tree.hpp"
+#include "onstream/collective/sleeping/halving.hpp"
+#include "onstream/collective/sleeping/ring.hpp"
+#include "onstream/collective/sleeping/tree.hpp"
 
 namespace onstream::collective {
 

@@ -4,7 +4,7 @@
 // rank loads the data that a neighbour had at the end of the step before, and then meets both neighbours.
 #pragma once
 
-#include "onstream/collective/kernel/pass.hpp"
+#include "onstream/collective/sleeping/pass.hpp"
 
 namespace onstream::collective {
 

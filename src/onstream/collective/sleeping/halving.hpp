@@ -6,7 +6,7 @@
 // first and gives it the results last. In each step a rank meets the one whose data it takes, and no other.
 #pragma once
 
-#include "onstream/collective/kernel/pass.hpp"
+#include "onstream/collective/sleeping/pass.hpp"
 
 namespace onstream::collective {
 

@@ -4,7 +4,7 @@
 // the next, and everybody else passes by.
 #pragma once
 
-#include "onstream/collective/kernel/pass.hpp"
+#include "onstream/collective/sleeping/pass.hpp"
 
 namespace onstream::collective {
 
