@@ -5,7 +5,7 @@
 
 #include "onstream/lane/exchange.hpp"
 #include "onstream/lane/kernels.hpp"
-#include "onstream/message/implementation.hpp"
+#include "onstream/message/engine.hpp"
 
 namespace onstream {
 
@@ -28,13 +28,12 @@ bool any_share_a_lane(std::span<const Message> messages) {
 
 }  // namespace
 
-void Messages::Implementation::exchange_all(std::span<const Outgoing> out, std::span<const Incoming> in,
-                                            Stream stream) {
+void MessageEngine::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream) {
   for (const Outgoing& one : out) check_arguments("exchange", one.source, one.bytes, one.peer, one.options);
   for (const Incoming& one : in) check_arguments("exchange", one.destination, one.bytes, one.peer, one.options);
   fabric_->check([&] { return concat("an exchange of ", out.size(), " sends and ", in.size(), " receives"); });
   if (out.empty() && in.empty()) return;
-  if (out.size() == 1 && in.size() == 1) return sendrecv(out.front(), in.front(), stream);
+  if (out.size() == 1 && in.size() == 1) return sendrecv_unchecked(out.front(), in.front(), stream);
   const std::size_t most = std::max(out.size(), in.size());
   const bool fits = !on_host_ && out.size() + in.size() <= static_cast<std::size_t>(grids_.most_blocks()) &&
                     most <= lane::kMany && !any_share_a_lane(out) && !any_share_a_lane(in);
@@ -56,29 +55,27 @@ void Messages::Implementation::exchange_all(std::span<const Outgoing> out, std::
 }
 
 // Makes the routes and drops them: exchange() makes them again.
-void Messages::Implementation::check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
+void MessageEngine::check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
   fabric_->check([&] { return concat("an exchange of ", out.size(), " sends and ", in.size(), " receives"); });
   const auto let_go = [this](auto&& route) {
     if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
   };
   for (const Outgoing& one : out) let_go(route_send(one, lane::Completion::ordered));
   for (const Incoming& one : in) {
-    let_go(route_recv(one.destination, one.bytes, one.peer, one.options, lane::Completion::ordered));
+    let_go(route_recv(one, lane::Completion::ordered));
   }
 }
 
 // Throws as one of the receives would.
-std::vector<RecvRoute> Messages::Implementation::route_receives(std::span<const Incoming> messages) {
+std::vector<RecvRoute> MessageEngine::route_receives(std::span<const Incoming> messages) {
   std::vector<RecvRoute> routes;
   routes.reserve(messages.size());
-  for (const auto& [destination, bytes, peer, options] : messages) {
-    routes.push_back(route_recv(destination, bytes, peer, options, lane::Completion::posted));
-  }
+  for (const Incoming& message : messages) routes.push_back(route_recv(message, lane::Completion::posted));
   return routes;
 }
 
 // Throws if lanes have no room for the receives of a list. Replays are not counted.
-void Messages::Implementation::require_room(const char* what, std::span<const Incoming> messages, Stream stream) {
+void MessageEngine::require_room(const char* what, std::span<const Incoming> messages, Stream stream) {
   if (device_->capturing(stream)) return;
   for (const Incoming& one : messages) {
     const auto shares_lane = [&](const Incoming& other) { return share_a_lane(one, other); };
@@ -87,10 +84,10 @@ void Messages::Implementation::require_room(const char* what, std::span<const In
   }
 }
 
-// False if it takes more than one kernel, as in exchange().
+// False if it takes more than one kernel, as the pair of a sendrecv.
 template <int kMost>
-bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<const Outgoing> out,
-                                            std::span<const Incoming> in, Stream stream) {
+bool MessageEngine::side_by_side(const Kernel& kernel, std::span<const Outgoing> out, std::span<const Incoming> in,
+                                 Stream stream) {
   std::array<SendRoute, kMost> to;
   std::array<RecvRoute, kMost> from;
   bool copies = false;
@@ -100,7 +97,7 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
     copies = copies || to[i].copy_first;
   }
   for (std::size_t i = 0; i < in.size(); ++i) {
-    from[i] = route_recv(in[i].destination, in[i].bytes, in[i].peer, in[i].options, lane::Completion::ordered, ring);
+    from[i] = route_recv(in[i], lane::Completion::ordered, ring);
     copies = copies || from[i].bounce != nullptr;
   }
   if (copies) {

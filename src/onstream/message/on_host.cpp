@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "onstream/lane/queue_lock.hpp"
-#include "onstream/message/implementation.hpp"
+#include "onstream/message/engine.hpp"
 
 namespace onstream {
 
@@ -36,7 +36,7 @@ void refuse_nested(const lane::QueueLock& lock, const Message& message) {
 
 }  // namespace
 
-Status Messages::Implementation::send(const Outgoing& message) {
+Status MessageEngine::send(const Outgoing& message) {
   if (!on_host_) return wait(isend(message));
   SendRoute route = route_send(message, lane::Completion::ordered);
   lane::Send body = send_body(route, message.bytes, view(message.peer, message.options.tag), lane::Completion::ordered);
@@ -53,20 +53,20 @@ Status Messages::Implementation::send(const Outgoing& message) {
   return told(result.status);
 }
 
-Status Messages::Implementation::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
-                                      std::size_t* received) {
+Status MessageEngine::recv(const Incoming& message, std::size_t* received) {
+  const auto& [destination, bytes, peer, options] = message;
   if (!on_host_) {
-    const auto request = irecv(destination, bytes, peer, options);
+    const auto request = irecv(message);
     const Status status = wait(request);
     if (received != nullptr) *received = request->received;
     return status;
   }
-  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
+  RecvRoute route = route_recv(message, lane::Completion::ordered);
   auto body = receive_body(route, bytes, view(peer, options.tag));
   StackTicket result;
   body.ticket = result.ticket(options);
   const lane::QueueLock lock(body);
-  refuse_nested(lock, Incoming{destination, bytes, peer, options});
+  refuse_nested(lock, message);
   if (lock.held()) {
     (void)outstanding_.pass(queue_of(peer, options.tag), peer, options.tag, Outstanding::Next::at_once);
     body(kCaller);
@@ -77,15 +77,14 @@ Status Messages::Implementation::recv(void* destination, std::size_t bytes, int 
   return told(result.status);
 }
 
-std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message) {
+std::shared_ptr<Request> MessageEngine::isend(const Outgoing& message) {
   SendRoute route = route_send(message, lane::Completion::posted);
   auto request = request_for(message);
   isend_by(std::move(route), request, message);
   return request;
 }
 
-void Messages::Implementation::isend_by(SendRoute route, const std::shared_ptr<Request>& request,
-                                        const Outgoing& message) {
+void MessageEngine::isend_by(SendRoute route, const std::shared_ptr<Request>& request, const Outgoing& message) {
   if (!on_host_) {
     const Stream stream = sends_.get();
     copy_small(route, message, Moment::now, stream);
@@ -114,16 +113,14 @@ void Messages::Implementation::isend_by(SendRoute route, const std::shared_ptr<R
   body.run(kCaller, [&lock] { lock.unlock(); });
 }
 
-std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std::size_t bytes, int peer,
-                                                         const MessageOptions& options) {
-  const RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
-  auto request = request_for(Incoming{destination, bytes, peer, options});
-  irecv_by(route, request, destination);
+std::shared_ptr<Request> MessageEngine::irecv(const Incoming& message) {
+  const RecvRoute route = route_recv(message, lane::Completion::posted);
+  auto request = request_for(message);
+  irecv_by(route, request, message.destination);
   return request;
 }
 
-void Messages::Implementation::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request,
-                                        void* destination) {
+void MessageEngine::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination) {
   if (!on_host_) {  // on a stream that receives of all peers share: none may hold up the others there
     const std::lock_guard lock(posting_);
     return irecv_by(route, request, destination, Outstanding::Next::at_once, receives_.get());
@@ -140,14 +137,14 @@ void Messages::Implementation::irecv_by(const RecvRoute& route, const std::share
 }
 
 // Before either half is posted.
-void Messages::Implementation::require_not_nested(const Outgoing& out, const Incoming& in) const {
+void MessageEngine::require_not_nested(const Outgoing& out, const Incoming& in) const {
   if (!on_host_) return;
   const bool sends = lane::QueueLock::is_mine(view(out.peer, out.options.tag).sending->busy);
   const bool receives = lane::QueueLock::is_mine(view(in.peer, in.options.tag).receiving->busy);
   if (sends || receives) refuse_nested(text_of(out, in));
 }
 
-bool Messages::Implementation::has_room(std::size_t bytes, int peer, int lane) const {
+bool MessageEngine::has_room(std::size_t bytes, int peer, int lane) const {
   if (!on_host_) return false;
   const lane::View& to = view(peer, lane);
   const std::uint64_t ring = std::uint64_t{1} << to.ring_shift;

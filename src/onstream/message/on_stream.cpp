@@ -1,11 +1,11 @@
 // Messages in the order of a stream: each call enqueues kernels, and copies where the buffer needs a bounce buffer.
 // Nothing here waits for another rank.
 #include "onstream/lane/kernels.hpp"
-#include "onstream/message/implementation.hpp"
+#include "onstream/message/engine.hpp"
 
 namespace onstream {
 
-void Messages::Implementation::send(const Outgoing& message, Stream stream) {
+void MessageEngine::send(const Outgoing& message, Stream stream) {
   SendRoute route = route_send(message, lane::Completion::ordered);
   copy_small(route, message, Moment::on_stream, stream);
   lane::Send body = send_body(route, message.bytes, view(message.peer, message.options.tag), lane::Completion::ordered);
@@ -20,9 +20,9 @@ void Messages::Implementation::send(const Outgoing& message, Stream stream) {
   note_use(stream, message.source);
 }
 
-void Messages::Implementation::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
-                                    Stream stream) {
-  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
+void MessageEngine::recv(const Incoming& message, Stream stream) {
+  const auto& [destination, bytes, peer, options] = message;
+  RecvRoute route = route_recv(message, lane::Completion::ordered);
   pass_posted(peer, options, stream);
   auto body = receive_body(route, bytes, view(peer, options.tag));
   HostCopy* copy = nullptr;
@@ -40,7 +40,7 @@ void Messages::Implementation::recv(void* destination, std::size_t bytes, int pe
   note_use(stream, destination);
 }
 
-std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message, Stream stream) {
+std::shared_ptr<Request> MessageEngine::isend(const Outgoing& message, Stream stream) {
   SendRoute route = route_send(message, lane::Completion::posted);
   copy_small(route, message, Moment::on_stream, stream);
   auto request = request_for(message);
@@ -48,8 +48,8 @@ std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message
   return request;
 }
 
-void Messages::Implementation::isend_by(const SendRoute& route, const std::shared_ptr<Request>& request,
-                                        const void* source, Stream stream) {
+void MessageEngine::isend_by(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source,
+                             Stream stream) {
   begin(request, device_->capturing(stream));
   try {
     post_send(route, request, source, stream);
@@ -60,15 +60,14 @@ void Messages::Implementation::isend_by(const SendRoute& route, const std::share
   note_use(request, source, stream);
 }
 
-std::vector<SendRoute> Messages::Implementation::route_sends(std::span<const Outgoing> messages) {
+std::vector<SendRoute> MessageEngine::route_sends(std::span<const Outgoing> messages) {
   std::vector<SendRoute> routes;
   routes.reserve(messages.size());
   for (const Outgoing& message : messages) routes.push_back(route_send(message, lane::Completion::posted));
   return routes;
 }
 
-std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all(std::span<const Outgoing> messages,
-                                                                          Stream stream) {
+std::vector<std::shared_ptr<Request>> MessageEngine::isend_all(std::span<const Outgoing> messages, Stream stream) {
   const std::vector<SendRoute> routes = route_sends(messages);
   std::vector<std::shared_ptr<Request>> requests;
   requests.reserve(messages.size());
@@ -77,8 +76,8 @@ std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all(std::s
   return requests;
 }
 
-void Messages::Implementation::isend_all_by(const std::vector<SendRoute>& routes, std::span<const Outgoing> messages,
-                                            std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+void MessageEngine::isend_all_by(const std::vector<SendRoute>& routes, std::span<const Outgoing> messages,
+                                 std::span<const std::shared_ptr<Request>> requests, Stream stream) {
   const bool captured = device_->capturing(stream);
   lane::SendMany many;
   std::size_t posted = 0;  // requests whose ops are enqueued
@@ -118,16 +117,15 @@ void Messages::Implementation::isend_all_by(const std::vector<SendRoute>& routes
   }
 }
 
-std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std::size_t bytes, int peer,
-                                                         const MessageOptions& options, Stream stream) {
-  const RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
-  auto request = request_for(Incoming{destination, bytes, peer, options});
-  irecv_by(route, request, destination, Outstanding::Next::on_stream, stream);
+std::shared_ptr<Request> MessageEngine::irecv(const Incoming& message, Stream stream) {
+  const RecvRoute route = route_recv(message, lane::Completion::posted);
+  auto request = request_for(message);
+  irecv_by(route, request, message.destination, Outstanding::Next::on_stream, stream);
   return request;
 }
 
-void Messages::Implementation::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request,
-                                        void* destination, Outstanding::Next next, Stream stream) {
+void MessageEngine::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination,
+                             Outstanding::Next next, Stream stream) {
   request->captured = device_->capturing(stream);
   if (request->captured) outstanding_.number(*request);
   const auto before = request->captured ? nullptr : outstanding_.add(request, next);
@@ -148,8 +146,8 @@ void Messages::Implementation::irecv_by(const RecvRoute& route, const std::share
   note_use(request, destination, stream);
 }
 
-void Messages::Implementation::post_send(const SendRoute& route, const std::shared_ptr<Request>& request,
-                                         const void* source, Stream stream) {
+void MessageEngine::post_send(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source,
+                              Stream stream) {
   lane::Send body = send_body(route, request->bytes, request->lane, lane::Completion::posted);
   body.ticket = request->slot.ticket;
   hold_bounce(*request, route.bounce);
@@ -164,7 +162,7 @@ void Messages::Implementation::post_send(const SendRoute& route, const std::shar
 // A short copy from plain host memory is made right here where nothing on the stream can still change the buffer: no
 // thread of the driver has to wake up for it, and where the GPU has a window for the CPU, kernels read their own
 // memory.
-void Messages::Implementation::copy_small(SendRoute& route, const Outgoing& message, Moment moment, Stream stream) {
+void MessageEngine::copy_small(SendRoute& route, const Outgoing& message, Moment moment, Stream stream) {
   if (!route.plain || message.bytes > small_copy_bytes_) return;
   if (moment == Moment::on_stream && (device_->capturing(stream) || !device_->idle(stream))) return;
   std::shared_ptr<SmallMemory> small = bounces_->take_small(message.bytes);
@@ -174,24 +172,24 @@ void Messages::Implementation::copy_small(SendRoute& route, const Outgoing& mess
   route.copy_first = false;
 }
 
-void Messages::Implementation::prefetch(const void* buffer, std::size_t bytes, Stream stream) const {
+void MessageEngine::prefetch(const void* buffer, std::size_t bytes, Stream stream) const {
   device_->prefetch(const_cast<void*>(buffer), bytes, device_->kind(), stream);
 }
 
 // Before an ordered receive takes its place behind posted ones. Replays are not counted.
-void Messages::Implementation::pass_posted(int peer, const MessageOptions& options, Stream stream) {
+void MessageEngine::pass_posted(int peer, const MessageOptions& options, Stream stream) {
   const std::size_t queue = queue_of(peer, options.tag);
   if (outstanding_.none(queue) || device_->capturing(stream)) return;
   follow(outstanding_.pass(queue, peer, options.tag, Outstanding::Next::on_stream), stream);
 }
 
 // Orders the next work of the stream behind `before`, unless it is null.
-void Messages::Implementation::follow(const std::shared_ptr<Event>& before, Stream stream) {
+void MessageEngine::follow(const std::shared_ptr<Event>& before, Stream stream) {
   if (before != nullptr) device_->wait(stream, before);
 }
 
 // Where a captured request's op stands: order_after_op() asks.
-void Messages::Implementation::note_posted(Request& request, Stream stream) {
+void MessageEngine::note_posted(Request& request, Stream stream) {
   if (!request.captured) return;
   request.posted_on = stream;
   request.posted = device_->record(stream);
@@ -199,25 +197,25 @@ void Messages::Implementation::note_posted(Request& request, Stream stream) {
 
 // Call it after an op was enqueued. It returns null inside a capture; the graph then keeps the objects that all ops
 // use.
-std::shared_ptr<Event> Messages::Implementation::note_use(Stream stream) {
+std::shared_ptr<Event> MessageEngine::note_use(Stream stream) {
   auto event = uses_.note(stream);
   if (event == nullptr) device_->retain(stream, ground_);
   return event;
 }
 
-std::shared_ptr<Event> Messages::Implementation::note_use(Stream stream, const void* buffer) {
+std::shared_ptr<Event> MessageEngine::note_use(Stream stream, const void* buffer) {
   auto event = note_use(stream);
   if (event == nullptr) fabric_->guard(stream, buffer);
   return event;
 }
 
-void Messages::Implementation::note_use(Stream stream, std::span<const Outgoing> out, std::span<const Incoming> in) {
+void MessageEngine::note_use(Stream stream, std::span<const Outgoing> out, std::span<const Incoming> in) {
   if (note_use(stream) != nullptr) return;
   for (const Outgoing& message : out) fabric_->guard(stream, message.source);
   for (const Incoming& message : in) fabric_->guard(stream, message.destination);
 }
 
-void Messages::Implementation::note_use(const std::shared_ptr<Request>& request, const void* buffer, Stream stream) {
+void MessageEngine::note_use(const std::shared_ptr<Request>& request, const void* buffer, Stream stream) {
   if (note_use(stream, buffer) == nullptr) device_->retain(stream, request);
 }
 

@@ -1,4 +1,4 @@
-// Request: an isend or irecv on its way, as Messages sees it. Users hold it as an opaque handle.
+// Request: an isend or irecv on its way, as the MessageEngine sees it. Users hold it as an opaque handle.
 //
 // It may be let go at any time. A graph that captured its op or its wait owns it too; its ticket and its bounce buffer
 // serve others once the op is settled and its waits have passed.
@@ -49,8 +49,8 @@ class Request {
   std::shared_ptr<Event> last_wait;     // behind the newest wait on a stream
   std::shared_ptr<Event> taken;         // behind a stream's copy out of the bounce buffer
   std::size_t queue = 0;                // its peer and lane, as one number
-  std::uint64_t order = 0;              // of a posted receive, among those of its Messages; 0: not posted
-  std::uint64_t owner = 0;              // the Messages that made it
+  std::uint64_t order = 0;              // of a posted receive, among those of its engine; 0: not posted
+  std::uint64_t owner = 0;              // the engine that made it
   std::shared_ptr<Tickets> tickets;     // where the slot goes back
   std::shared_ptr<BouncePool> bounces;  // where the bounce buffer goes back, if there is one
 

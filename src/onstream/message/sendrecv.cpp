@@ -3,11 +3,11 @@
 
 #include "onstream/lane/exchange.hpp"
 #include "onstream/lane/kernels.hpp"
-#include "onstream/message/implementation.hpp"
+#include "onstream/message/engine.hpp"
 
 namespace onstream {
 
-void Messages::Implementation::check_both(const Outgoing& out, const Incoming& in) {
+void MessageEngine::check_both(const Outgoing& out, const Incoming& in) {
   check_arguments("sendrecv", out.source, out.bytes, out.peer, out.options);
   check_arguments("sendrecv", in.destination, in.bytes, in.peer, in.options);
   const auto source = reinterpret_cast<std::uintptr_t>(out.source);
@@ -18,11 +18,16 @@ void Messages::Implementation::check_both(const Outgoing& out, const Incoming& i
   fabric_->check([&] { return text_of(out, in); });
 }
 
-void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
-  if (!on_host_ && exchange(out, in, stream)) return;
+void MessageEngine::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
+  check_both(out, in);
+  sendrecv_unchecked(out, in, stream);
+}
+
+void MessageEngine::sendrecv_unchecked(const Outgoing& out, const Incoming& in, Stream stream) {
+  if (!on_host_ && side_by_side(out, in, stream)) return;
   // All refusals come before anything is posted.
   SendRoute route = route_send(out, lane::Completion::posted);
-  const RecvRoute from = route_recv(in.destination, in.bytes, in.peer, in.options, lane::Completion::posted);
+  const RecvRoute from = route_recv(in, lane::Completion::posted);
   copy_small(route, out, Moment::on_stream, stream);
   const auto arriving = request_for(in);
   const auto sent = request_for(out);
@@ -32,18 +37,19 @@ void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in,
   wait_all(requests, stream);
 }
 
-Exchange Messages::Implementation::isendrecv(const Outgoing& out, const Incoming& in) {
+Exchange MessageEngine::isendrecv(const Outgoing& out, const Incoming& in) {
+  check_both(out, in);
   require_not_nested(out, in);
   // All refusals come before anything is posted.
   SendRoute route = route_send(out, lane::Completion::posted);
-  const RecvRoute from = route_recv(in.destination, in.bytes, in.peer, in.options, lane::Completion::posted);
+  const RecvRoute from = route_recv(in, lane::Completion::posted);
   Exchange both{request_for(out), request_for(in)};
   irecv_by(from, both.arriving, in.destination);  // first: a full ring may need it to go on
   isend_by(std::move(route), both.sent, out);
   return both;
 }
 
-Status Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
+Status MessageEngine::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
   const Exchange both = isendrecv(out, in);
   const Status recv_status = wait(both.arriving);
   const Status send_status = wait(both.sent);
@@ -52,9 +58,9 @@ Status Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& i
 }
 
 // False if it takes more than one kernel: a buffer that kernels cannot touch, or no room for the blocks of both.
-bool Messages::Implementation::exchange(const Outgoing& out, const Incoming& in, Stream stream) {
+bool MessageEngine::side_by_side(const Outgoing& out, const Incoming& in, Stream stream) {
   SendRoute to = route_send(out, lane::Completion::ordered);
-  RecvRoute from = route_recv(in.destination, in.bytes, in.peer, in.options, lane::Completion::ordered);
+  RecvRoute from = route_recv(in, lane::Completion::ordered);
   const bool copies = to.copy_first || from.bounce != nullptr || !grids_.side_by_side();
   if (copies) {
     if (to.bounce != nullptr) bounces_->give_back(std::move(to.bounce));

@@ -2,7 +2,7 @@
 // mistake that nothing else shows, as their sends have ended. Only the host device looks, where a rank's CPU can read
 // its rings; on others the look would be one more kernel at every end.
 #include "onstream/base/log.hpp"
-#include "onstream/message/implementation.hpp"
+#include "onstream/message/engine.hpp"
 
 namespace onstream {
 
@@ -34,7 +34,7 @@ Unreceived unreceived_on(const lane::View& lane) {
 
 }  // namespace
 
-void Messages::Implementation::tell_unreceived() const {
+void MessageEngine::tell_unreceived() const {
   if (!on_host_ || !logs(LogLevel::warn) || fabric_->failure()) return;
   for (const lane::View& lane : views_) {
     const auto [messages, bytes] = unreceived_on(lane);

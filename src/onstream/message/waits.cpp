@@ -6,7 +6,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/lane/kernels.hpp"
-#include "onstream/message/implementation.hpp"
+#include "onstream/message/engine.hpp"
 
 namespace onstream {
 
@@ -33,7 +33,7 @@ std::vector<std::unique_lock<Turn>> lock_all(std::span<const std::shared_ptr<Req
 
 }  // namespace
 
-void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+void MessageEngine::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
   for (const auto& request : requests) check_request(request);
   const auto locks = lock_all(requests);
   for (const auto& request : requests) order_after_op(*request, stream);
@@ -65,7 +65,7 @@ void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>
   }
 }
 
-Status Messages::Implementation::wait(const std::shared_ptr<Request>& request) {
+Status MessageEngine::wait(const std::shared_ptr<Request>& request) {
   check_request(request);
   const std::lock_guard lock(request->turn);
   check_host_may_ask(*request);
@@ -75,7 +75,7 @@ Status Messages::Implementation::wait(const std::shared_ptr<Request>& request) {
   return collect(*request);
 }
 
-Status Messages::Implementation::test(const std::shared_ptr<Request>& request) {
+Status MessageEngine::test(const std::shared_ptr<Request>& request) {
   check_request(request);
   const std::unique_lock lock(request->turn, std::try_to_lock);
   if (!lock) return Status::pending;  // as far as another thread's wait has come
@@ -89,21 +89,21 @@ Status Messages::Implementation::test(const std::shared_ptr<Request>& request) {
   return pending && !failed ? Status::pending : collect(*request);
 }
 
-void Messages::Implementation::check_request(const std::shared_ptr<Request>& request) const {
+void MessageEngine::check_request(const std::shared_ptr<Request>& request) const {
   fabric_->check_process();
   require(request != nullptr, "wait: the request is null");
   require(request->owner == serial_, "wait: the request belongs to another world");
 }
 
 // Every replay of a captured request has its own end; the host could only ask about one of them.
-void Messages::Implementation::check_host_may_ask(const Request& request) const {
+void MessageEngine::check_host_may_ask(const Request& request) const {
   require(!request.captured, "wait: the request is part of a graph; wait for it on the stream, inside the capture");
 }
 
 // A replay's wait must come after the replay's op: the ticket left by the replay before looks the same. Stream order
 // sees to it, or, on another branch of the graph, an edge from the op to the wait. (An eager op has a ticket of its
 // own, and its wait may run first.)
-void Messages::Implementation::order_after_op(const Request& request, Stream stream) {
+void MessageEngine::order_after_op(const Request& request, Stream stream) {
   if (request.posted == nullptr) return;
   require(device_->capturing(stream), "wait: the ", name_of(request.kind), " of ", request.bytes,
           " B is part of a graph, and this stream is not being captured; wait for it inside the capture");
@@ -111,13 +111,13 @@ void Messages::Implementation::order_after_op(const Request& request, Stream str
 }
 
 // The waits of one request share a crew, so they run one after the other.
-void Messages::Implementation::order_after_wait(const Request& request, Stream stream) const {
+void MessageEngine::order_after_wait(const Request& request, Stream stream) const {
   const bool under_way = request.last_wait != nullptr && !request.last_wait->done();
   if (under_way && !device_->capturing(stream)) device_->wait(stream, request.last_wait);
 }
 
 // Requests that go together, or one.
-void Messages::Implementation::launch_awaits(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+void MessageEngine::launch_awaits(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
   for (const auto& request : requests) order_after_wait(*request, stream);
   if (requests.front()->kind == OpKind::send && requests.size() > 1) {
     lane::AwaitSendMany many;
@@ -138,7 +138,7 @@ void Messages::Implementation::launch_awaits(std::span<const std::shared_ptr<Req
   last->taken = device_->point(stream);
 }
 
-void Messages::Implementation::launch_await(const Request& request, Look look, Stream stream) const {
+void MessageEngine::launch_await(const Request& request, Look look, Stream stream) const {
   if (request.kind == OpKind::send && request.source == nullptr) {
     return launch(*device_, lane::await_send_kernel(), await_send(request, look), kOneWarp, stream);
   }
@@ -150,7 +150,7 @@ void Messages::Implementation::launch_await(const Request& request, Look look, S
          stream);
 }
 
-void Messages::Implementation::await_inline(const Request& request, Look look) const {
+void MessageEngine::await_inline(const Request& request, Look look) const {
   if (request.kind == OpKind::send && request.source == nullptr) {
     await_send(request, look)(HostGroup(0, 1));
   } else if (request.kind == OpKind::send) {
@@ -160,20 +160,20 @@ void Messages::Implementation::await_inline(const Request& request, Look look) c
   }
 }
 
-lane::AwaitSend Messages::Implementation::await_send(const Request& request, Look look) const {
+lane::AwaitSend MessageEngine::await_send(const Request& request, Look look) const {
   return {fabric_->wait_view(request.lane.peer), request.lane, request.bytes, look, request.slot.ticket};
 }
 
-lane::AwaitLargeSend Messages::Implementation::await_large_send(const Request& request, Look look) const {
+lane::AwaitLargeSend MessageEngine::await_large_send(const Request& request, Look look) const {
   return {await_send(request, look), request.source, request.slot.crew};
 }
 
-lane::AwaitReceive Messages::Implementation::await_receive(const Request& request, Look look) const {
+lane::AwaitReceive MessageEngine::await_receive(const Request& request, Look look) const {
   return {fabric_->wait_view(request.lane.peer), request.lane, request.slot.crew, look, request.slot.ticket};
 }
 
 // Waits for an unfinished request, or looks, and comes back when that is done.
-void Messages::Implementation::advance(const Request& request, Look look) {
+void MessageEngine::advance(const Request& request, Look look) {
   if (request.status() != Status::pending) return;
   if (on_host_) return await_inline(request, look);
   if (look != Look::wait && request.last_wait != nullptr && !request.last_wait->done()) return;  // that one sees to it
@@ -184,7 +184,7 @@ void Messages::Implementation::advance(const Request& request, Look look) {
 }
 
 // A stream's wait has settled the request, and the stream may still copy the received bytes to their place.
-void Messages::Implementation::await_taken(const Request& request) {
+void MessageEngine::await_taken(const Request& request) {
   if (request.taken == nullptr || request.taken->done()) return;
   const StreamPool::Lease stream = fabric_->streams()->lease();
   device_->wait(stream.get(), request.taken);
@@ -193,7 +193,7 @@ void Messages::Implementation::await_taken(const Request& request) {
 
 // Settles posted sends whose requests were let go before their waits: those that have ended give back their tickets and
 // bounce buffers.
-void Messages::Implementation::settle_unasked() {
+void MessageEngine::settle_unasked() {
   if (!ground_->tickets->wants_look()) return;
   ground_->tickets->settle_unasked([this](std::span<const Tickets::Left* const> open) -> std::shared_ptr<Event> {
     const auto body_of = [this](const Tickets::Left& left) {
@@ -225,7 +225,7 @@ void Messages::Implementation::settle_unasked() {
 // How an op ended, by the word of its ticket. A wait that ended without a word about this op ended because the world
 // failed. A call of the host that failed with its world: the failure is logged and told to the others now, also if the
 // program looks at nothing more and ends.
-Status Messages::Implementation::told(std::uint64_t word) const {
+Status MessageEngine::told(std::uint64_t word) const {
   const auto status = static_cast<Status>(word) == Status::pending ? Status::aborted : static_cast<Status>(word);
   if (status == Status::timeout || status == Status::aborted) (void)fabric_->failure();
   if (status == Status::timeout) fabric_->note_told_late();
@@ -233,7 +233,7 @@ Status Messages::Implementation::told(std::uint64_t word) const {
 }
 
 // The op is through: data to its final place, result to the request.
-Status Messages::Implementation::collect(Request& request) {
+Status MessageEngine::collect(Request& request) {
   request.result = told(static_cast<std::uint64_t>(request.status()));
   outstanding_.cover(request, nullptr);
   request.received = HostGroup::load_relaxed(request.slot.ticket.received);

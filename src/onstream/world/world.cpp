@@ -3,6 +3,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/device/memory/reclaim.hpp"
+#include "onstream/message/engine.hpp"
 
 namespace onstream {
 
@@ -33,7 +34,7 @@ std::shared_ptr<World> World::create(const Launch& launch, const Parameters& par
 World::World(std::shared_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)),
       collective_(std::make_unique<Collective>(fabric_)),
-      messages_(std::make_unique<Messages>(fabric_)),
+      messages_(std::make_unique<MessageEngine>(fabric_)),
       one_sided_(std::make_unique<OneSided>(fabric_)) {}
 
 World::~World() = default;
@@ -69,18 +70,18 @@ void World::free(const std::shared_ptr<Segment>& segment) { one_sided_->free(seg
 std::shared_ptr<Team> World::team() const { return one_sided_->team(); }
 
 void World::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
-  messages_->send(source, bytes, peer, options, stream);
+  messages_->send({source, bytes, peer, options}, stream);
 }
 void World::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
-  messages_->recv(destination, bytes, peer, options, stream);
+  messages_->recv({destination, bytes, peer, options}, stream);
 }
 std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
                                       Stream stream) {
-  return messages_->isend(source, bytes, peer, options, stream);
+  return messages_->isend({source, bytes, peer, options}, stream);
 }
 std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                       Stream stream) {
-  return messages_->irecv(destination, bytes, peer, options, stream);
+  return messages_->irecv({destination, bytes, peer, options}, stream);
 }
 void World::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) { messages_->sendrecv(out, in, stream); }
 void World::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream) {
@@ -89,7 +90,7 @@ void World::exchange(std::span<const Outgoing> out, std::span<const Incoming> in
 void World::check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
   messages_->check_exchange(out, in);
 }
-void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messages_->wait(request, stream); }
+void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messages_->wait_all({&request, 1}, stream); }
 std::vector<std::shared_ptr<Request>> World::isend_all(std::span<const Outgoing> messages, Stream stream) {
   return messages_->isend_all(messages, stream);
 }
@@ -98,17 +99,17 @@ void World::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream 
 }
 
 Status World::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
-  return messages_->send(source, bytes, peer, options);
+  return messages_->send({source, bytes, peer, options});
 }
 Status World::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                    std::size_t* received) {
-  return messages_->recv(destination, bytes, peer, options, received);
+  return messages_->recv({destination, bytes, peer, options}, received);
 }
 std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
-  return messages_->isend(source, bytes, peer, options);
+  return messages_->isend({source, bytes, peer, options});
 }
 std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
-  return messages_->irecv(destination, bytes, peer, options);
+  return messages_->irecv({destination, bytes, peer, options});
 }
 Exchange World::isendrecv(const Outgoing& out, const Incoming& in) { return messages_->isendrecv(out, in); }
 Status World::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
@@ -117,10 +118,10 @@ Status World::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* rec
 Status World::wait(const std::shared_ptr<Request>& request) { return messages_->wait(request); }
 Status World::test(const std::shared_ptr<Request>& request) { return messages_->test(request); }
 bool World::has_room(std::size_t bytes, int peer, int lane) const { return messages_->has_room(bytes, peer, lane); }
-std::size_t World::received(const std::shared_ptr<Request>& request) const { return Messages::received(request); }
+std::size_t World::received(const std::shared_ptr<Request>& request) const { return MessageEngine::received(request); }
 
 std::string World::explain(const Outgoing& message) const { return messages_->explain(message); }
-bool World::captured(const std::shared_ptr<Request>& request) const { return Messages::captured(request); }
+bool World::captured(const std::shared_ptr<Request>& request) const { return request->captured; }
 std::shared_ptr<Window> World::window(void* address, std::size_t bytes) { return one_sided_->window(address, bytes); }
 std::shared_ptr<Window> World::window(std::shared_ptr<Segment> segment) {
   return one_sided_->window(std::move(segment));

@@ -32,6 +32,8 @@
 
 namespace onstream {
 
+class MessageEngine;
+
 class World {
  public:
   // Collective over the job. Throws Error naming the ranks that did not come.
@@ -72,9 +74,16 @@ class World {
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
   void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
+  // As sendrecv of any number of each: none waits for another of them, nor for its place in the lists. Those of one
+  // lane and direction match in their order. Buffers are not compared. On cuda one kernel for up to 7 of each, if all
+  // are of different lanes.
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
+  // Throws as exchange() would for its arguments, except for want of room for receives; enqueues nothing.
   void check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
+  // As isend for each in this order, and wait for each, for receives first. Small messages that follow each other on
+  // one lane are posted by one launch for up to 64 of them, and so are waits for sends; of receives that follow each
+  // other the last is waited for, which completes all.
   std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
 
@@ -88,10 +97,13 @@ class World {
               std::size_t* received = nullptr);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options = {});
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options = {});
-  Exchange isendrecv(const Outgoing& out, const Incoming& in);
+  Exchange isendrecv(const Outgoing& out, const Incoming& in);  // posts both, or, if either is refused, none
+  // How the send ended, or, if that is ok, the receive.
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received = nullptr);
   Status wait(const std::shared_ptr<Request>& request);  // any number of times: the same status again
   Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
+  // Host device: whether an isend of so many bytes would end without waiting for the receiver to make room. Elsewhere
+  // the host never waits in an isend, and the answer is false.
   bool has_room(std::size_t bytes, int peer, int lane) const;
   std::size_t received(const std::shared_ptr<Request>& request) const;  // of the message; the irecv has ended
   bool captured(const std::shared_ptr<Request>& request) const;         // a graph holds it
@@ -152,7 +164,7 @@ class World {
   explicit World(std::shared_ptr<Fabric> fabric);
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Collective> collective_;  // first: its kernels are loaded before the messages' barrier
-  std::unique_ptr<Messages> messages_;
+  std::unique_ptr<MessageEngine> messages_;
   std::unique_ptr<OneSided> one_sided_;
 };
 

@@ -1,6 +1,6 @@
-// The parts of Messages. Each file has the methods of one task: message.cpp sets up and checks, on_stream.cpp enqueues,
-// on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both directions, waits.cpp completes requests,
-// unreceived.cpp looks back at the end.
+// MessageEngine: the messages of a world, behind its calls. Each file has the methods of one task: message.cpp sets up
+// and checks, on_stream.cpp enqueues, on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both
+// directions, waits.cpp completes requests, unreceived.cpp looks back at the end.
 //
 // Thread-safe. Where threads use one lane in one direction, their ops run one at a time, in any order; streams that do
 // so on a GPU are the program's to order (message.hpp).
@@ -21,28 +21,30 @@
 
 namespace onstream {
 
-class Messages::Implementation {
+class MessageEngine {
  public:
-  explicit Implementation(std::shared_ptr<Fabric> fabric);
+  explicit MessageEngine(std::shared_ptr<Fabric> fabric);  // collective: allocates the lanes
   // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
-  ~Implementation();
+  ~MessageEngine();
+  MessageEngine(const MessageEngine&) = delete;
+  MessageEngine& operator=(const MessageEngine&) = delete;
 
+  // Ordered on a stream; World says how each behaves.
   void send(const Outgoing& message, Stream stream);
-  void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  void recv(const Incoming& message, Stream stream);
   std::shared_ptr<Request> isend(const Outgoing& message, Stream stream);
-  std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
-  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
-                                 Stream stream);
-  void check_both(const Outgoing& out, const Incoming& in);  // callers from outside call it before the next two
+  std::shared_ptr<Request> irecv(const Incoming& message, Stream stream);
   void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
-  void exchange_all(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
+  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
   void check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
+  std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
 
+  // The host waits.
   Status send(const Outgoing& message);
-  Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received);
+  Status recv(const Incoming& message, std::size_t* received);
   std::shared_ptr<Request> isend(const Outgoing& message);
-  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  std::shared_ptr<Request> irecv(const Incoming& message);
   Exchange isendrecv(const Outgoing& out, const Incoming& in);
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status wait(const std::shared_ptr<Request>& request);
@@ -50,6 +52,7 @@ class Messages::Implementation {
 
   bool has_room(std::size_t bytes, int peer, int lane) const;
   std::string explain(const Outgoing& message);
+  static std::size_t received(const std::shared_ptr<Request>& request);
   std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside) const { return uses_.points(beside); }
   std::size_t device_bytes() const { return ground_->lanes.device_bytes(); }
 
@@ -70,7 +73,7 @@ class Messages::Implementation {
   enum class Moment { now, on_stream };
   using Look = lane::Look;
 
-  // --- message.cpp ---
+  // --- engine.cpp ---
   void load_kernels();
   // Of this world's messages and plans; one_sided waits for its own.
   bool finish(Deadline deadline) { return uses_.done(deadline) && fabric_->uses().done(deadline); }
@@ -94,9 +97,9 @@ class Messages::Implementation {
     }
   }
   void check_stays(const Outgoing& message) const;
+  void check_both(const Outgoing& out, const Incoming& in);
   SendRoute route_send(const Outgoing& message, lane::Completion completion, Router::Ring ring = Router::Ring::through);
-  RecvRoute route_recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
-                       lane::Completion completion, Router::Ring ring = Router::Ring::through);
+  RecvRoute route_recv(const Incoming& message, lane::Completion completion, Router::Ring ring = Router::Ring::through);
   lane::Send send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
                        lane::Completion completion) const;
   // A lane::Receive or a lane::Post: they take the same.
@@ -146,7 +149,8 @@ class Messages::Implementation {
   void note_use(const std::shared_ptr<Request>& request, const void* buffer, Stream stream);
 
   // --- sendrecv.cpp ---
-  bool exchange(const Outgoing& out, const Incoming& in, Stream stream);
+  void sendrecv_unchecked(const Outgoing& out, const Incoming& in, Stream stream);
+  bool side_by_side(const Outgoing& out, const Incoming& in, Stream stream);
 
   // --- exchange_many.cpp ---
   std::vector<RecvRoute> route_receives(std::span<const Incoming> messages);  // posted ones

@@ -4,7 +4,7 @@
 #include "onstream/base/thread_cache.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/lane/kernels.hpp"
-#include "onstream/message/implementation.hpp"
+#include "onstream/message/engine.hpp"
 #include "onstream/plan/kernel/kernels.hpp"
 
 namespace onstream {
@@ -38,7 +38,7 @@ std::string text_of(const Outgoing& out, const Incoming& in) {
   return concat("sendrecv (", text_of(out), ", ", text_of(in), ")");
 }
 
-Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
+MessageEngine::MessageEngine(std::shared_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)),
       device_(fabric_->device()),
       on_host_(device_->kind() == DeviceKind::host),
@@ -62,7 +62,7 @@ Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
   fabric_->barrier("the start of messages");
 }
 
-Messages::Implementation::~Implementation() {
+MessageEngine::~MessageEngine() {
   try {
     constexpr double kDrainS = 10;
     if (finish(Deadline(fabric_->parameters().timeout_s))) {
@@ -77,7 +77,7 @@ Messages::Implementation::~Implementation() {
 }
 
 // Before any rank can wait for another.
-void Messages::Implementation::load_kernels() {
+void MessageEngine::load_kernels() {
   using Way = lane::Send::Way;
   for (const Kernel* kernel :
        {&lane::send_kernel(Way::small), &lane::send_kernel(Way::spread), &lane::send_kernel(Way::direct),
@@ -90,8 +90,8 @@ void Messages::Implementation::load_kernels() {
   }
 }
 
-void Messages::Implementation::check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
-                                               const MessageOptions& options) {
+void MessageEngine::check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
+                                    const MessageOptions& options) {
   const int lanes = ground_->lanes.count();
   require(peer >= 0 && peer < fabric_->size(), what, ": rank ", peer, " does not exist; this world has ranks 0 to ",
           fabric_->size() - 1);
@@ -102,14 +102,13 @@ void Messages::Implementation::check_arguments(const char* what, const void* add
   router_.check_size(bytes, options.tag, options.path);
 }
 
-void Messages::Implementation::check_stays(const Outgoing& message) const {
+void MessageEngine::check_stays(const Outgoing& message) const {
   if (!fabric_->has_left(message.peer)) return;
   fabric_->check();  // a peer that leaves a failed world leaves for that reason
   fail(ErrorCode::closed, text_of(message), ": rank ", message.peer, " left the world; nobody will receive it");
 }
 
-SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Completion completion,
-                                               Router::Ring ring) {
+SendRoute MessageEngine::route_send(const Outgoing& message, lane::Completion completion, Router::Ring ring) {
   check_arguments("send", message.source, message.bytes, message.peer, message.options);
   // Last: a failed world, or a peer that left it, shall not hide an error of the call.
   return start_as([&] { return text_of(message); },
@@ -124,21 +123,18 @@ SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Co
                   });
 }
 
-RecvRoute Messages::Implementation::route_recv(void* destination, std::size_t bytes, int peer,
-                                               const MessageOptions& options, lane::Completion completion,
-                                               Router::Ring ring) {
-  check_arguments("recv", destination, bytes, peer, options);
-  return start_as([&] { return text_of(Incoming{destination, bytes, peer, options}); },
-                  [&] { return router_.recv({destination, bytes, peer, options}, completion, ring); });
+RecvRoute MessageEngine::route_recv(const Incoming& message, lane::Completion completion, Router::Ring ring) {
+  check_arguments("recv", message.destination, message.bytes, message.peer, message.options);
+  return start_as([&] { return text_of(message); }, [&] { return router_.recv(message, completion, ring); });
 }
 
-std::string Messages::Implementation::explain(const Outgoing& message) {
+std::string MessageEngine::explain(const Outgoing& message) {
   check_arguments("send", message.source, message.bytes, message.peer, message.options);
   return start_as([&] { return text_of(message); }, [&] { return router_.explain(message); });
 }
 
-lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
-                                               lane::Completion completion) const {
+lane::Send MessageEngine::send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
+                                    lane::Completion completion) const {
   lane::Send body;
   body.wait = fabric_->wait_view(lane.peer);
   body.lane = lane;
@@ -157,8 +153,8 @@ lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size
   return body;
 }
 
-std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std::size_t bytes, const lane::View& lane,
-                                                                const MessageOptions& options) {
+std::shared_ptr<Request> MessageEngine::make_request(OpKind kind, std::size_t bytes, const lane::View& lane,
+                                                     const MessageOptions& options) {
   settle_unasked();
   auto request = std::allocate_shared<Request>(ThreadCache<Request>());
   request->kind = kind;
@@ -172,99 +168,32 @@ std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std
   return request;
 }
 
-std::shared_ptr<Request> Messages::Implementation::request_for(const Outgoing& message) {
+std::shared_ptr<Request> MessageEngine::request_for(const Outgoing& message) {
   return make_request(OpKind::send, message.bytes, view(message.peer, message.options.tag), message.options);
 }
-std::shared_ptr<Request> Messages::Implementation::request_for(const Incoming& message) {
+std::shared_ptr<Request> MessageEngine::request_for(const Incoming& message) {
   return make_request(OpKind::recv, message.bytes, view(message.peer, message.options.tag), message.options);
 }
 
 // Until the request goes.
-void Messages::Implementation::hold_bounce(Request& request, const std::shared_ptr<Memory>& bounce) const {
+void MessageEngine::hold_bounce(Request& request, const std::shared_ptr<Memory>& bounce) const {
   if (bounce == nullptr) return;
   request.bounce = bounce;
   request.bounces = bounces_;
 }
 
 // A send, before its op is enqueued.
-void Messages::Implementation::begin(const std::shared_ptr<Request>& request, bool captured) {
+void MessageEngine::begin(const std::shared_ptr<Request>& request, bool captured) {
   request->captured = captured;
   if (!captured) Tickets::open(request->slot);
 }
 
 // Its op could not be enqueued.
-void Messages::Implementation::close(const Request& request) {
+void MessageEngine::close(const Request& request) {
   if (!request.captured) Tickets::close(request.slot);
 }
 
-Messages::Messages(std::shared_ptr<Fabric> fabric)
-    : implementation_(std::make_unique<Implementation>(std::move(fabric))) {}
-Messages::~Messages() = default;
-
-void Messages::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
-  implementation_->send({source, bytes, peer, options}, stream);
-}
-void Messages::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
-  implementation_->recv(destination, bytes, peer, options, stream);
-}
-std::shared_ptr<Request> Messages::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
-                                         Stream stream) {
-  return implementation_->isend({source, bytes, peer, options}, stream);
-}
-std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
-                                         Stream stream) {
-  return implementation_->irecv(destination, bytes, peer, options, stream);
-}
-std::vector<std::shared_ptr<Request>> Messages::isend_all(std::span<const Outgoing> messages, Stream stream) {
-  return implementation_->isend_all(messages, stream);
-}
-void Messages::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
-  implementation_->check_both(out, in);
-  implementation_->sendrecv(out, in, stream);
-}
-void Messages::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream) {
-  implementation_->exchange_all(out, in, stream);
-}
-void Messages::check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
-  implementation_->check_exchange(out, in);
-}
-void Messages::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
-  implementation_->wait_all(requests, stream);
-}
-void Messages::wait(const std::shared_ptr<Request>& request, Stream stream) {
-  implementation_->wait_all({&request, 1}, stream);
-}
-
-Status Messages::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
-  return implementation_->send({source, bytes, peer, options});
-}
-Status Messages::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
-                      std::size_t* received) {
-  return implementation_->recv(destination, bytes, peer, options, received);
-}
-std::shared_ptr<Request> Messages::isend(const void* source, std::size_t bytes, int peer,
-                                         const MessageOptions& options) {
-  return implementation_->isend({source, bytes, peer, options});
-}
-std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, int peer,
-                                         const MessageOptions& options) {
-  return implementation_->irecv(destination, bytes, peer, options);
-}
-Exchange Messages::isendrecv(const Outgoing& out, const Incoming& in) {
-  implementation_->check_both(out, in);
-  return implementation_->isendrecv(out, in);
-}
-Status Messages::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
-  implementation_->check_both(out, in);
-  return implementation_->sendrecv(out, in, received);
-}
-Status Messages::wait(const std::shared_ptr<Request>& request) { return implementation_->wait(request); }
-Status Messages::test(const std::shared_ptr<Request>& request) { return implementation_->test(request); }
-bool Messages::has_room(std::size_t bytes, int peer, int lane) const {
-  return implementation_->has_room(bytes, peer, lane);
-}
-std::string Messages::explain(const Outgoing& message) { return implementation_->explain(message); }
-std::size_t Messages::received(const std::shared_ptr<Request>& request) {
+std::size_t MessageEngine::received(const std::shared_ptr<Request>& request) {
   const std::lock_guard lock(request->turn);
   if (request->result) return request->received;
   // Nobody may have asked the host: a wait on a stream settles it too.
@@ -273,10 +202,4 @@ std::size_t Messages::received(const std::shared_ptr<Request>& request) {
           "come to its end");
   return HostGroup::load_relaxed(request->slot.ticket.received);
 }
-bool Messages::captured(const std::shared_ptr<Request>& request) { return request->captured; }
-std::vector<std::shared_ptr<Event>> Messages::points(const std::vector<Stream>& beside) const {
-  return implementation_->points(beside);
-}
-std::size_t Messages::device_bytes() const { return implementation_->device_bytes(); }
-
 }  // namespace onstream
