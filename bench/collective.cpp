@@ -25,7 +25,7 @@
 #include "collective_library.hpp"
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/base/parameters.hpp"
+#include "onstream/parameters.hpp"
 #include "options.hpp"
 
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "collective_case.hpp"
-#include "onstream/bootstrap/launch.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
+#include "onstream/launch.hpp"
 
 namespace onstream {
 struct Parameters;

@@ -10,7 +10,7 @@
 #include "collective_library.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/store/store.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "options.hpp"
 #include "shared_object.hpp"
 

@@ -12,7 +12,7 @@
 #include "collective_library.hpp"
 #include "nvshmem_start.hpp"
 #include "onstream/bootstrap/store/store.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "options.hpp"
 
 namespace onstream::bench {

@@ -2,7 +2,8 @@
 #include <vector>
 
 #include "collective_library.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/base/text.hpp"
+#include "onstream/world.hpp"
 #include "options.hpp"
 
 #ifndef ONSTREAM_BENCH_VERSION

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "message_case.hpp"
-#include "onstream/bootstrap/launch.hpp"
-#include "onstream/device/device.hpp"
-#include "onstream/path/path.hpp"
+#include "onstream/device.hpp"
+#include "onstream/launch.hpp"
+#include "onstream/path.hpp"
 
 namespace onstream {
 struct Parameters;

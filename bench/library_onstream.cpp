@@ -6,7 +6,9 @@
 
 #include "library.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/plan.hpp"
+#include "onstream/world.hpp"
 #include "options.hpp"
 
 #ifndef ONSTREAM_BENCH_VERSION

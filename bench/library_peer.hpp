@@ -9,7 +9,7 @@
 #include "library.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/store/store.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "options.hpp"
 
 namespace onstream::bench {

@@ -29,8 +29,8 @@
 
 #include "message_modes.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/sha256.hpp"
+#include "onstream/parameters.hpp"
 #include "options.hpp"
 
 namespace {

@@ -18,7 +18,9 @@
 #include "one_sided_kernels.hpp"
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/symmetric.hpp"
+#include "onstream/world.hpp"
 #include "options.hpp"
 #include "spin_kernel.hpp"
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "onstream/base/parameters.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
+#include "onstream/parameters.hpp"
 
 namespace onstream::bench {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::bench {
 

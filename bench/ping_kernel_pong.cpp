@@ -32,7 +32,8 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/world.hpp"
 #include "options.hpp"
 #include "spin_kernel.hpp"
 

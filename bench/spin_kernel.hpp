@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
-#include "onstream/one_sided/kernel/device.hpp"
+#include "onstream/kernel.hpp"
 
 namespace onstream::bench {
 

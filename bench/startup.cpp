@@ -16,9 +16,10 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/transport/fabric.hpp"
+#include "onstream/world.hpp"
 #include "options.hpp"
 
 namespace {

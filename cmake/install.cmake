@@ -1,12 +1,16 @@
-# cmake --install: the library, its headers and what find_package(onstream) needs, under the prefix. The Python module is
-# a component of its own: pip takes it alone, and this leaves it out.
+# cmake --install: the library, its public headers with the internal ones that those need, and the files that
+# find_package(onstream) reads, under the prefix. The Python module is a component of its own: pip takes it alone, and this
+# leaves it out.
 include(CMakePackageConfigHelpers)
 set(onstream_package ${CMAKE_INSTALL_LIBDIR}/cmake/onstream)
 
 install(TARGETS onstream EXPORT onstream_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp)
-install(
-  DIRECTORY ${PROJECT_SOURCE_DIR}/src/onstream DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT cpp
-  FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh" PATTERN "*.inc")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/onstream DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT cpp)
+foreach(header ${onstream_internal_headers})
+  cmake_path(GET header PARENT_PATH folder)
+  install(
+    FILES ${PROJECT_SOURCE_DIR}/src/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder} COMPONENT cpp)
+endforeach()
 install(EXPORT onstream_targets NAMESPACE onstream:: DESTINATION ${onstream_package} COMPONENT cpp)
 
 configure_package_config_file(

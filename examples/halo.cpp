@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "onstream/world/world.hpp"
+#include <onstream/onstream.hpp>
 
 int main() {
   constexpr int kRows = 66, kColumns = 130;

@@ -1,7 +1,7 @@
 // Every rank passes numbers round the ring, in a captured graph: onstream run -n 4 build-examples/ring
 #include <cstdio>
 
-#include "onstream/world/world.hpp"
+#include <onstream/onstream.hpp>
 
 int main() {
   auto world = onstream::World::create();

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MOST = 0.01
 CODE = {".cpp", ".hpp", ".cu", ".cuh", ".c", ".h", ".inc"}
 PLACES = (
+    "include",
     "src",
     "python",
     "compat",

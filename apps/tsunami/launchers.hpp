@@ -1,7 +1,7 @@
 // The bodies of kernels.hpp, ready to launch on any device.
 #pragma once
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::tsunami {
 

@@ -1,7 +1,7 @@
 #include "problem.hpp"
 
 #include "onstream/base/error.hpp"
-#include "onstream/halo/halo.hpp"
+#include "onstream/halo.hpp"
 
 namespace onstream::tsunami {
 

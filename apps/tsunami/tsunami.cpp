@@ -5,7 +5,7 @@
 
 #include "launchers.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/halo/halo.hpp"
+#include "onstream/halo.hpp"
 
 namespace onstream::tsunami {
 

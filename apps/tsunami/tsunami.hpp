@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "kernels.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/plan.hpp"
+#include "onstream/world.hpp"
 #include "problem.hpp"
 
 namespace onstream::tsunami {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "mailbox.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream::am {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "onstream/device/kernel/group.hpp"
-#include "onstream/one_sided/stream/batch.hpp"
+#include "onstream/one_sided.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "onstream_am.h"
 

@@ -2,6 +2,7 @@
 //
 // Peers that have left end a wait only where no message of this rank's own is under way to the port.
 #include "handles.hpp"
+#include "onstream/kernel.hpp"
 #include "refusal.hpp"
 
 using namespace onstream;

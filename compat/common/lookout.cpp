@@ -12,6 +12,8 @@
 #include "onstream/base/log.hpp"
 #include "onstream/base/quiet_thread.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/transport/fabric.hpp"
+#include "onstream/transport/failure.hpp"
 
 namespace onstream {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "onstream/world/world.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream {
 

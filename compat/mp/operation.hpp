@@ -9,7 +9,7 @@
 
 #include "device_words.hpp"
 #include "mp/calls.h"
-#include "onstream/world/world.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream::mp {
 

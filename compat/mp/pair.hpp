@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "operation.hpp"
 
 namespace onstream::mp {

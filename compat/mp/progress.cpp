@@ -1,9 +1,12 @@
 #include "progress.hpp"
 
 #include <chrono>
+#include "onstream/base/clock.hpp"
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/quiet_thread.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream::mp {
 

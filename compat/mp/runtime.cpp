@@ -10,7 +10,11 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
+#include "onstream/device/kernel/group.hpp"
 #include "onstream/device/memory/pages.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/transport/fabric.hpp"
+#include "onstream/transport/failure.hpp"
 #include "poster.hpp"
 
 // The host stream behind the default stream of the stand-in for the CUDA runtime (standin/), if the program uses it.

@@ -10,7 +10,9 @@
 
 #include "handles.hpp"
 #include "mp/calls.h"
-#include "onstream/world/world.hpp"
+#include "onstream/base/fork_guard.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/world.hpp"
 #include "pair.hpp"
 #include "progress.hpp"
 #include "refusal.hpp"

@@ -13,7 +13,7 @@
 #include "onstream/base/exit_status.hpp"
 #include "onstream/bootstrap/host.hpp"
 #include "onstream/bootstrap/sha256.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::mp {
 

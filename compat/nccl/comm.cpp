@@ -6,8 +6,10 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/collective/call/call.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
+#include "onstream/transport/fabric.hpp"
+#include "onstream/transport/failure.hpp"
 
 // The stream behind the default stream of the stand-in for the CUDA runtime (compat/standin), if the program uses it.
 extern "C" __attribute__((weak)) void* onstream_standin_default_stream(void);

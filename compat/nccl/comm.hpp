@@ -17,7 +17,8 @@
 
 #include "config.hpp"
 #include "guarded.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream::nccl {
 

@@ -14,6 +14,7 @@
 #include "call.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/transport/buffer.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream::nccl {
 

@@ -3,7 +3,7 @@
 // So ranks are processes or threads of one host. The 128 bytes are text: "onstream-nccl-1 NAME SECRET".
 #pragma once
 
-#include "onstream/bootstrap/launch.hpp"
+#include "onstream/launch.hpp"
 #include "onstream_nccl/calls.h"
 
 namespace onstream::nccl {

@@ -8,7 +8,7 @@
 #include "group.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 
 using namespace onstream;
 using namespace onstream::nccl;

@@ -7,7 +7,8 @@
 #include "group.hpp"
 #include "identity.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
+#include "onstream/transport/fabric.hpp"
 
 using namespace onstream;
 using namespace onstream::nccl;

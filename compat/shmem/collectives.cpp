@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <vector>
+#include "onstream/collective.hpp"
 
 #include "onstream/device/kernel/floats.hpp"
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "group.hpp"
+#include "onstream/collective.hpp"
 
 namespace onstream::shmem {
 

@@ -16,6 +16,7 @@
 #include "onstream/base/fd.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/sha256.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream::shmem {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "onstream/world/world.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream::shmem {
 

@@ -1,4 +1,7 @@
 #include "group.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/one_sided.hpp"
 
 namespace onstream::shmem {
 

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "guarded.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/symmetric.hpp"
 
 namespace onstream::shmem {
 

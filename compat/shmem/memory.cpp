@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "guarded.hpp"
+#include "onstream/symmetric.hpp"
 
 using namespace onstream;
 using namespace onstream::shmem;

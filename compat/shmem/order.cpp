@@ -1,5 +1,6 @@
 // Order of puts, barriers, and contexts to order by.
 #include "guarded.hpp"
+#include "onstream/symmetric.hpp"
 
 using namespace onstream;
 using namespace onstream::shmem;

@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "guarded.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/collective/protocol/view.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/symmetric.hpp"
 #include "settings.hpp"
 
 struct onstream_shmem_context onstream_shmem_default_context = {0};

@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "globals.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/symmetric.hpp"
+#include "onstream/world.hpp"
 #include "shmem.h"
 
 namespace onstream::shmem {

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
-#include "onstream/base/parameters.hpp"
+#include "onstream/base/foreign_variable.hpp"
+#include "onstream/parameters.hpp"
 
 namespace onstream::shmem {
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "guarded.hpp"
+#include "onstream/one_sided.hpp"
 
 using namespace onstream;
 using namespace onstream::shmem;

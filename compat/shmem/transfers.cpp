@@ -1,5 +1,6 @@
 // Put and get, and put with signal, for each type and size, with a context and without.
 #include "guarded.hpp"
+#include "onstream/symmetric.hpp"
 
 using namespace onstream;
 using namespace onstream::shmem;

@@ -5,7 +5,11 @@
 #include <atomic>
 
 #include "guarded.hpp"
+#include "onstream/device/kernel/compare.hpp"
 #include "onstream/device/kernel/group.hpp"
+#include "onstream/kernel.hpp"
+#include "onstream/symmetric.hpp"
+#include "onstream/transport/fabric.hpp"
 
 using namespace onstream;
 using namespace onstream::shmem;

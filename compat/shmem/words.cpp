@@ -1,5 +1,6 @@
 // Atomics and signals.
 #include "guarded.hpp"
+#include "onstream/symmetric.hpp"
 
 using namespace onstream;
 using namespace onstream::shmem;

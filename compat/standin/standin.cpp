@@ -11,7 +11,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
 
 using namespace onstream;

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "onstream/world/world.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream::upc {
 

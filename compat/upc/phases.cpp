@@ -3,6 +3,10 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/kernel/wait.hpp"
+#include "onstream/kernel.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream::upc {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "onstream/world/world.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream::upc {
 

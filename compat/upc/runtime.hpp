@@ -15,7 +15,8 @@
 #include <string>
 
 #include "arena.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/symmetric.hpp"
+#include "onstream/world.hpp"
 #include "onstream_upc.h"
 #include "phases.hpp"
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "onstream/base/text.hpp"
-#include "onstream/path/path.hpp"
+#include "onstream/path.hpp"
 
 namespace onstream::python {
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "holds.hpp"
-#include "onstream/collective/call/types.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/device.hpp"
 #include "onstream/message/message.hpp"
 #include "streams.hpp"
 

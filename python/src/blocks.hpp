@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::python {
 

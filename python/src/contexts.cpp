@@ -12,6 +12,7 @@
 
 #include "gil.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/one_sided.hpp"
 #include "segments.hpp"
 #include "slot.hpp"
 #include "waiting.hpp"

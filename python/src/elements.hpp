@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "onstream/layout/layout.hpp"
+#include "onstream/layout.hpp"
 
 namespace onstream::python {
 

@@ -8,6 +8,7 @@
 
 #include "bind.hpp"
 #include "gil.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream::python {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "onstream/base/error.hpp"
-#include "onstream/base/status.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/error.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream::python {
 

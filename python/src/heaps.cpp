@@ -11,6 +11,8 @@
 
 #include "bind.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/symmetric.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "segments.hpp"
 #include "slot.hpp"
 #include "waiting.hpp"

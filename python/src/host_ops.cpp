@@ -1,6 +1,7 @@
 #include "host_ops.hpp"
 
 #include "onstream/base/error.hpp"
+#include "onstream/one_sided.hpp"
 
 namespace onstream::python {
 

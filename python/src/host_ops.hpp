@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "elements.hpp"
-#include "onstream/one_sided/host/context.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/symmetric.hpp"
 
 namespace onstream::python {
 

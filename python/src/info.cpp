@@ -5,9 +5,9 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind.hpp"
-#include "onstream/base/parameters.hpp"
 #include "onstream/base/text.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
+#include "onstream/parameters.hpp"
 #include "onstream/path/table.hpp"
 
 namespace onstream::python {

@@ -18,6 +18,7 @@
 #include "bind.hpp"
 #include "contexts.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/one_sided.hpp"
 #include "segments.hpp"
 #include "waiting.hpp"
 

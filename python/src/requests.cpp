@@ -9,6 +9,8 @@
 #include "errors.hpp"
 #include "gil.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/device/lifetime/streams.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "waiting.hpp"
 
 namespace onstream::python {

@@ -18,7 +18,7 @@
 #include "holds.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/world.hpp"
 #include "streams.hpp"
 #include "waiting.hpp"
 

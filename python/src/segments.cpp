@@ -11,6 +11,7 @@
 #include "blocks.hpp"
 #include "errors.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "waiting.hpp"
 
 namespace onstream::python {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "blocks.hpp"
+#include "onstream/one_sided.hpp"
 #include "worlds.hpp"
 
 namespace onstream::python {

@@ -11,6 +11,7 @@
 #include "bind.hpp"
 #include "gil.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "requests.hpp"
 #include "waiting.hpp"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "holds.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::python {
 

@@ -15,6 +15,7 @@
 #include "bind.hpp"
 #include "gil.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/plan.hpp"
 #include "worlds.hpp"
 
 namespace onstream {

@@ -19,6 +19,7 @@
 #include "messages.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/exit_status.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "segments.hpp"
 #include "waiting.hpp"
 

@@ -10,10 +10,10 @@
 
 #include "check.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh/mesh.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/store/store.hpp"
+#include "onstream/launch.hpp"
 
 namespace onstream::test {
 

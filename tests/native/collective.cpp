@@ -1,6 +1,6 @@
 // Collectives between ranks of this process, on every device: every kind, type, reduction and algorithm against a plain
 // reference, in place and beside. collective_order.cpp and collective_errors.cpp have the rest.
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 
 #include <array>
 #include <cmath>

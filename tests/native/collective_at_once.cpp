@@ -8,11 +8,11 @@
 
 #include "check.hpp"
 #include "collective_cases.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/collective/channel/channel.hpp"
 #include "onstream/collective/compile/compile.hpp"
 #include "onstream/collective/enqueue/compiled_call.hpp"
 #include "onstream/collective/neighbour/edge_channel.hpp"
-#include "onstream/collective/neighbour/neighbourhood.hpp"
 #include "onstream/collective/resource/block_budget.hpp"
 
 using namespace onstream;

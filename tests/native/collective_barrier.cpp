@@ -6,8 +6,8 @@
 
 #include "check.hpp"
 #include "collective_cases.hpp"
-#include "onstream/collective/collective.hpp"
-#include "onstream/one_sided/stream/one_sided.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/one_sided.hpp"
 #include "onstream/transport/segment.hpp"
 #include "own_stream.hpp"
 

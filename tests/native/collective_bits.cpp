@@ -8,7 +8,7 @@
 
 #include "check.hpp"
 #include "collective_cases.hpp"
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/transport/copy_thread.hpp"
 
 using namespace onstream;

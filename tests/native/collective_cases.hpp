@@ -13,8 +13,8 @@
 
 #include "check.hpp"
 #include "collective_values.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/collective/channel/channel.hpp"
-#include "onstream/collective/collective.hpp"
 #include "onstream/collective/select/algorithm.hpp"
 #include "onstream/collective/select/cost.hpp"
 #include "own_stream.hpp"

@@ -10,7 +10,8 @@
 #include <thread>
 
 #include "check.hpp"
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/collective/call/call.hpp"
 #include "onstream/collective/kernel/ll.hpp"
 #include "onstream/collective/kernel/ll128.hpp"
 #include "ranks.hpp"

@@ -6,7 +6,7 @@
 
 #include "check.hpp"
 #include "collective_ways.hpp"
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/transport/copy_thread.hpp"
 
 using namespace onstream;

@@ -1,5 +1,5 @@
 // Collectives that cannot work, whose ranks differ, or of which one comes late; and the text of explain().
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 
 #include <functional>
 #include <thread>

@@ -6,7 +6,7 @@
 
 #include "check.hpp"
 #include "collective_cases.hpp"
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/device/kernel/floats.hpp"
 
 using namespace onstream;

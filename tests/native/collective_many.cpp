@@ -5,7 +5,7 @@
 
 #include "check.hpp"
 #include "collective_cases.hpp"
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

@@ -4,9 +4,8 @@
 
 #include "check.hpp"
 #include "collective_ways.hpp"
-#include "onstream/collective/collective.hpp"
-#include "onstream/one_sided/stream/batch.hpp"
-#include "onstream/one_sided/stream/one_sided.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/one_sided.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

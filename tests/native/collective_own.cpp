@@ -6,7 +6,7 @@
 #include "check.hpp"
 #include "collective_cases.hpp"
 #include "collective_own_kernels.hpp"
-#include "onstream/plan/plan.hpp"
+#include "onstream/plan.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "onstream/collective/user_op.hpp"
+#include "onstream/user_op.hpp"
 
 namespace onstream::test {
 

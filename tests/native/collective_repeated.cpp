@@ -11,7 +11,7 @@
 #include "collective_cases.hpp"
 #include "onstream/collective/enqueue/call_cache.hpp"
 #include "onstream/collective/enqueue/compiled_call.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

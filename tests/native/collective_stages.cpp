@@ -2,7 +2,7 @@
 // anything else, and refused calls.
 #include "check.hpp"
 #include "collective_cases.hpp"
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

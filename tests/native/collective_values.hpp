@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "onstream/collective/call/types.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/collective/element/number.hpp"
 
 namespace onstream::test {

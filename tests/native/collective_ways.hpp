@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collective_cases.hpp"
-#include "onstream/plan/plan.hpp"
+#include "onstream/plan.hpp"
 
 namespace onstream::test {
 

@@ -3,7 +3,7 @@
 //
 // The second process is this program again, started as `--child` with a socket.
 #include "check.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -31,7 +31,9 @@ int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
 #include "onstream/base/error.hpp"
 #include "onstream/device/cuda/gpu.hpp"
 #include "onstream/device/cuda/memory/ranges.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device/export.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/plan.hpp"
 #include "processes.hpp"
 #include "ranks.hpp"
 #include "standard_error.hpp"

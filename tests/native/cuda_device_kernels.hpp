@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
 
 namespace onstream::test {

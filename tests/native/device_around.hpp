@@ -7,8 +7,10 @@
 #include <string>
 #include <utility>
 #include <vector>
+#include "onstream/base/fd.hpp"
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
+#include "onstream/device/export.hpp"
 
 namespace onstream::test {
 

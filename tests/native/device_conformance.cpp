@@ -13,6 +13,7 @@
 #include "device_rules.hpp"
 #include "exports.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/device/export.hpp"
 #include "processes.hpp"
 
 using namespace onstream;

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
 
 namespace onstream::test {

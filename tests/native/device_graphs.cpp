@@ -5,6 +5,7 @@
 
 #include "device_rules.hpp"
 #include "onstream/base/clock.hpp"
+#include "onstream/base/error.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

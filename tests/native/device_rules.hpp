@@ -10,8 +10,7 @@
 
 #include "check.hpp"
 #include "device_conformance_kernels.hpp"
-#include "onstream/device/device.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "own_stream.hpp"
 
 namespace onstream::test {

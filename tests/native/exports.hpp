@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/base/fd.hpp"
+#include "onstream/device.hpp"
+#include "onstream/device/export.hpp"
 
 namespace onstream::test {
 

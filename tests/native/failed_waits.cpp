@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "onstream/one_sided.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

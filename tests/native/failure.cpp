@@ -6,7 +6,7 @@
 
 #include "check.hpp"
 #include "onstream/base/text.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "onstream/transport/board.hpp"
 
 using namespace onstream;

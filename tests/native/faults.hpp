@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/base/clock.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream::test {
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "check.hpp"
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/tickets.hpp"
 #include "onstream/one_sided/proxy/lent_memory.hpp"

@@ -3,7 +3,10 @@
 #include <thread>
 
 #include "check.hpp"
-#include "onstream/layout/layout.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/plan.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;

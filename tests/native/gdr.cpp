@@ -13,7 +13,7 @@
 #include "check.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "standard_error.hpp"
 
 using namespace onstream;

@@ -5,8 +5,7 @@
 
 #include "check.hpp"
 #include "group_copy_kernels.hpp"
-#include "onstream/device/device.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

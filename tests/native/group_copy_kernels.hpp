@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
 
 namespace onstream::test {

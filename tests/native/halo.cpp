@@ -1,5 +1,6 @@
 // Halos: every ghost cell against the global array it comes from, for many shapes, grids and widths; and the grids.
-#include "onstream/halo/halo.hpp"
+#include "onstream/halo.hpp"
+#include "onstream/transport/fabric.hpp"
 
 #include <algorithm>
 #include <cstdlib>

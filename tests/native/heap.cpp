@@ -1,5 +1,7 @@
 // The symmetric heap: pieces of a range by first fit, the same on every rank, with clear errors for ranks that differ.
-#include "onstream/one_sided/host/heap.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/one_sided/host/first_fit.hpp"
+#include "onstream/symmetric.hpp"
 
 #include <cstring>
 #include <random>

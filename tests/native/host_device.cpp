@@ -19,7 +19,9 @@
 
 #include "check.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/base/fd.hpp"
+#include "onstream/device.hpp"
+#include "onstream/device/export.hpp"
 #include "onstream/device/host/patience.hpp"
 #include "onstream/device/kernel/group.hpp"
 #include "onstream/device/memory/own_memory.hpp"

@@ -11,6 +11,10 @@
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/plan.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "processes.hpp"
 #include "ranks.hpp"
 

@@ -10,8 +10,8 @@
 
 #include "check.hpp"
 #include "onstream/base/text.hpp"
-#include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/launch_parse.hpp"
+#include "onstream/launch.hpp"
 
 extern char** environ;
 

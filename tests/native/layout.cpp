@@ -1,5 +1,5 @@
 // Layouts: canonical form, the order of the data, runs and pieces, against a plain enumeration of every byte.
-#include "onstream/layout/layout.hpp"
+#include "onstream/layout.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -12,6 +12,10 @@
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/plan.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 #include "standard_error.hpp"

@@ -7,7 +7,8 @@
 #include <cstring>
 
 #include "check.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

@@ -5,6 +5,8 @@
 
 #include "check.hpp"
 #include "grouping.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/one_sided.hpp"
 #include "plan_ring.hpp"
 #include "ranks.hpp"
 

@@ -5,6 +5,8 @@
 
 #include "check.hpp"
 #include "onstream/device/cuda/memory/managed_room.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/plan.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

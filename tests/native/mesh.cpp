@@ -14,12 +14,12 @@
 #include "check.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/host.hpp"
-#include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh/mesh.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
 #include "onstream/bootstrap/store/store.hpp"
 #include "onstream/bootstrap/wire.hpp"
+#include "onstream/launch.hpp"
 #include "processes.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
 // Collectives along the edges of a neighbourhood: grids and graphs, edges to oneself and double ones, every size by
 // every way, on the host, on a stream and captured; and the errors when the ends of an edge do not fit.
-#include "onstream/collective/neighbour/neighbourhood.hpp"
+#include "onstream/collective.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -1,5 +1,5 @@
 // One-sided ops between ranks of this process, on every device: windows, put, get, signals, waits, batches, the proxy.
-#include "onstream/one_sided/stream/one_sided.hpp"
+#include "onstream/one_sided.hpp"
 
 #include <cstring>
 #include <functional>
@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "check.hpp"
+#include "onstream/device/kernel/group.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

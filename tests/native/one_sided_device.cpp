@@ -6,6 +6,7 @@
 #include "check.hpp"
 #include "crowd.hpp"
 #include "one_sided_device_kernels.hpp"
+#include "onstream/one_sided.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;

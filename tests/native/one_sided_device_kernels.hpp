@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "onstream/device/kernel.hpp"
-#include "onstream/one_sided/kernel/device.hpp"
+#include "onstream/device.hpp"
+#include "onstream/kernel.hpp"
 
 namespace onstream::test {
 

@@ -9,8 +9,9 @@
 
 #include "check.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
+#include "onstream/one_sided.hpp"
 #include "onstream/one_sided/kernel/step.hpp"
-#include "onstream/one_sided/stream/one_sided.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

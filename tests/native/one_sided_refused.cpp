@@ -4,6 +4,10 @@
 #include <functional>
 
 #include "check.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/plan.hpp"
+#include "onstream/symmetric.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "check.hpp"
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

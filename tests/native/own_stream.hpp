@@ -1,8 +1,8 @@
 // A stream of a test's own: created, and destroyed at the end of the scope, also if a check throws.
 #pragma once
 
-#include "onstream/device/device.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/device.hpp"
+#include "onstream/world.hpp"
 
 namespace onstream::test {
 

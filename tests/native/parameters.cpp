@@ -1,5 +1,5 @@
 // Parameters: values read from the environment and from calls, refused values, and the text of the rows.
-#include "onstream/base/parameters.hpp"
+#include "onstream/parameters.hpp"
 
 #include <cmath>
 #include <cstdlib>

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "processes.hpp"
 #include "ranks.hpp"
 

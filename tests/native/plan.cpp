@@ -1,6 +1,7 @@
 // Plans on every device: values on every path, puts and signals, capture and replay. Matching: plan_match.cpp; path
 // memop: plan_memop.cpp; errors: plan_errors.cpp.
-#include "onstream/plan/plan.hpp"
+#include "onstream/plan.hpp"
+#include "onstream/one_sided.hpp"
 
 #include <atomic>
 #include <thread>

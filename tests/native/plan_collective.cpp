@@ -4,8 +4,8 @@
 
 #include "check.hpp"
 #include "collective_ways.hpp"
-#include "onstream/collective/collective.hpp"
-#include "onstream/plan/plan.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/plan.hpp"
 #include "own_stream.hpp"
 #include "plan_ring.hpp"
 #include "ranks.hpp"

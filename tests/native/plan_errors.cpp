@@ -1,5 +1,5 @@
 // Plans that go wrong: at the build, on all ranks alike; at the launch; and alone.
-#include "onstream/plan/plan.hpp"
+#include "onstream/plan.hpp"
 
 #include <functional>
 #include <thread>

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "check.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "onstream/plan/build/lower.hpp"
 #include "onstream/plan/kernel/body.hpp"
 #include "onstream/plan/tables.hpp"

@@ -1,5 +1,5 @@
 // Plans of path memop, on every device: no kernel, mixed with kernels, and how waits of streams end.
-#include "onstream/plan/plan.hpp"
+#include "onstream/plan.hpp"
 
 #include <thread>
 

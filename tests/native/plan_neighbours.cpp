@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "check.hpp"
-#include "onstream/collective/collective.hpp"
-#include "onstream/collective/neighbour/neighbourhood.hpp"
-#include "onstream/plan/plan.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/plan.hpp"
 #include "own_stream.hpp"
 #include "plan_ring.hpp"
 #include "ranks.hpp"

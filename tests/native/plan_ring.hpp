@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "check.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/plan.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

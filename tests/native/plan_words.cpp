@@ -2,6 +2,9 @@
 #include <cstring>
 
 #include "check.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/plan.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

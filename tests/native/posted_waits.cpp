@@ -13,6 +13,7 @@
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

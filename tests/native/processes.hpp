@@ -27,7 +27,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fd.hpp"
-#include "onstream/bootstrap/launch.hpp"
+#include "onstream/launch.hpp"
 #include "sanitizer.hpp"
 
 extern char** environ;

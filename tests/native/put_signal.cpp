@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "check.hpp"
-#include "onstream/one_sided/stream/one_sided.hpp"
+#include "onstream/one_sided.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

@@ -18,8 +18,9 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/sha256.hpp"
-#include "onstream/device/devices.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/device.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/world.hpp"
 #include "own_stream.hpp"
 #include "sanitizer.hpp"
 

@@ -8,6 +8,8 @@
 
 #include "check.hpp"
 #include "onstream/base/log.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 #include "standard_error.hpp"

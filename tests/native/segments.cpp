@@ -4,7 +4,11 @@
 #include <cstring>
 
 #include "check.hpp"
-#include "onstream/layout/layout.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/symmetric.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "processes.hpp"
 #include "ranks.hpp"
 

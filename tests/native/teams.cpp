@@ -1,5 +1,5 @@
 // Teams: barriers of streams and hosts, new teams by colour, stride and rows, and stream-issued ops on segments.
-#include "onstream/one_sided/stream/team.hpp"
+#include "onstream/one_sided.hpp"
 
 #include <array>
 #include <chrono>
@@ -8,7 +8,9 @@
 #include <thread>
 
 #include "check.hpp"
+#include "onstream/device/kernel/group.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

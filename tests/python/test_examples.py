@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, build_folder
+from test_headers import internal_headers
 
 EXAMPLES = ROOT / "examples"
 LIMIT_S = 400  # a folder of another project is compiled anew
 
 README = (ROOT / "README.md").read_text()
+(VERSION,) = re.findall(r"project\(onstream VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
 
 
 def do(*command: object, env: Mapping[str, str] | None = None) -> str:
@@ -64,8 +66,75 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_installation_has_the_library_and_no_python(prefix: Path) -> None:
     files = {str(file.relative_to(prefix)) for file in prefix.rglob("*") if file.is_file()}
     assert any(name.endswith("/libonstream.a") for name in files)
-    assert "include/onstream/world/world.hpp" in files
     assert [name for name in files if "_core" in name or name.endswith(".py")] == []
+
+
+def test_an_installation_has_the_public_headers_and_those_that_they_need(prefix: Path) -> None:
+    include = prefix / "include"
+    installed = {str(file.relative_to(include)) for file in (include / "onstream").rglob("*") if file.is_file()}
+    public = {str(file.relative_to(ROOT / "include")) for file in (ROOT / "include" / "onstream").iterdir()}
+    assert installed == public | internal_headers(*(Path(name).name for name in public if name.endswith(".hpp")))
+
+
+# Every family of calls, with one include, on two ranks.
+PROGRAM = r"""
+#include <onstream/onstream.hpp>
+
+#include <cstdio>
+#include <vector>
+
+int main() {
+  namespace collective = onstream::collective;
+  auto world = onstream::World::create();
+  const int rank = world->rank(), peer = (rank + 1) % world->size();
+  onstream::Stream stream = world->device().create_stream();
+  auto memory = world->allocate(64 * sizeof(int), onstream::MemoryKind::pinned);
+  auto* cells = reinterpret_cast<int*>(memory->data());
+  auto* got = cells + 32;
+  cells[0] = rank;
+  world->sendrecv({cells, sizeof(int), peer, {}}, {got, sizeof(int), peer, {}}, stream);
+
+  onstream::PlanBuilder builder = world->plan("columns");  // two elements, one apart
+  const auto layout = onstream::Layout::strided(sizeof(int), {2}, {2 * sizeof(int)});
+  builder.send(cells, layout, peer).recv(got + 4, layout, peer);
+  builder.build()->launch(stream);
+
+  onstream::HaloSpec spec;
+  spec.shape = {6};
+  spec.element_bytes = sizeof(int);
+  spec.ghost = {1};
+  spec.periodic = {true};
+  spec.grid = {world->size()};
+  for (int i = 10; i < 16; ++i) cells[i] = rank;
+  world->halo(cells + 10, spec)->launch(stream);
+
+  auto segment = world->segment(4096, onstream::MemoryKind::pinned);
+  auto window = world->window(segment);
+  world->one_sided().put(onstream::Remote{*window, peer, 0}, cells, sizeof(int), stream);
+  world->team()->barrier(stream);
+  world->collective().run(collective::all_reduce({cells, got + 8, 1, onstream::ElementType::int32}), stream);
+  world->synchronize(stream);
+  const int put = *reinterpret_cast<int*>(segment->local());
+  std::printf("%s: rank %d has %d %d %d %d %d\n", onstream::kVersion, rank, got[0], got[4], cells[10], put, got[8]);
+  world->barrier();
+  world->device().destroy_stream(stream);
+}
+"""
+
+
+@pytest.mark.limit(LIMIT_S)
+@pytest.mark.install
+def test_a_program_with_every_family_needs_the_installed_tree_alone(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "ring.cpp").write_text(PROGRAM)  # by the name that README's project has
+    (tmp_path / "CMakeLists.txt").write_text(code_of_readme("cmake"))
+    configure_and_build(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    commands = (tmp_path / "build" / "build.ninja", tmp_path / "build" / "CMakeFiles" / "ring.dir" / "flags.make")
+    assert all(str(ROOT / "src") not in file.read_text() for file in commands if file.exists())
+    started = [sys.executable, "-m", "onstream", "run", "-n", 2, tmp_path / "build" / "ring"]
+    said = do(*started, env=os.environ | {"ONSTREAM_DEVICE": "host"}).splitlines()
+    assert sorted(said) == [
+        f"[{rank}] {VERSION}: rank {rank} has {1 - rank} {1 - rank} {1 - rank} {1 - rank} 1" for rank in range(2)
+    ]
 
 
 def test_the_component_cpp_is_what_make_demo_has_built(tmp_path: Path) -> None:

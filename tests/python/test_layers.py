@@ -22,11 +22,16 @@ RULES: dict[str, Any] = tomllib.loads((ROOT / "tests" / "layers.toml").read_text
 SUFFIXES = {".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".inc"}
 HEIGHT = {layer: height for height, line in enumerate(RULES["order"]) for layer in line}
 PACKAGE = ROOT / "python" / "onstream"
+PUBLIC: dict[str, str] = RULES["public"]  # header of include/onstream: its layer
 MODULE_HEIGHT = {module: height for height, line in enumerate(RULES["python"]) for module in line}
 
 
 def sources() -> list[Path]:
-    folders = [ROOT / "src" / "onstream", *(ROOT / part for part in RULES["parts"].values())]
+    folders = [
+        ROOT / "include" / "onstream",
+        ROOT / "src" / "onstream",
+        *(ROOT / part for part in RULES["parts"].values()),
+    ]
     files = [file for folder in folders for file in folder.rglob("*") if file.suffix in SUFFIXES]
     return sorted(file.relative_to(ROOT) for file in files)
 
@@ -36,13 +41,21 @@ def layer_of(file: Path) -> str:
     for layer, folder in RULES["parts"].items():
         if file.is_relative_to(folder):
             return str(layer)
+    if file.is_relative_to("include"):
+        return PUBLIC.get(file.stem, "base")  # parameter_table.inc is no header: part of one of the lowest layer
     return file.parts[2]
+
+
+def is_public(include: str) -> bool:
+    return include.startswith("onstream/") and include.count("/") == 1
 
 
 def included_layer(include: str) -> str | None:
     """The layer that an include reaches, None for the world outside."""
     parts = include.split("/")
-    return parts[1] if parts[0] == "onstream" and len(parts) > 2 else None
+    if parts[0] != "onstream":
+        return None
+    return layer_of(Path("include", include)) if is_public(include) else parts[1]
 
 
 def without_comments(text: str) -> str:
@@ -57,7 +70,7 @@ def unclear_includes(file: Path, text: str) -> list[str]:
     """Includes that do not say from where they come: relative ones, and in the library all that name no layer."""
     quoted = re.findall(r'^\s*#\s*include\s*"([^"]+)"', text, re.MULTILINE)
     wrong = [f"{file} includes {include}: write the whole path" for include in includes_of(text) if ".." in include]
-    if file.is_relative_to("src/onstream"):
+    if file.is_relative_to("src/onstream") or file.is_relative_to("include"):
         wrong += [
             f"{file} includes {include}: write onstream/<layer>/<file>"
             for include in quoted
@@ -248,13 +261,49 @@ def upward_within(file: Path, text: str) -> list[str]:
     reached = {
         include: folder_within(include.removeprefix("onstream/"))
         for include in includes_of(text)
-        if included_layer(include) == layer
+        if included_layer(include) == layer and not is_public(include)
     }
     return [
         f"{file} includes {include}: {other} lies above {folder}, or beside it"
         for include, other in reached.items()
         if other != folder and height[other] >= height[folder]
     ]
+
+
+def test_every_public_header_is_in_the_list() -> None:
+    assert {file.stem for file in (ROOT / "include" / "onstream").glob("*.hpp")} == set(PUBLIC)
+    assert set(PUBLIC.values()) <= set(HEIGHT)
+
+
+def internal_includes(file: Path, text: str) -> list[str]:
+    """Internal headers that a public header includes, unless it holds templates for a program's file."""
+    if not file.is_relative_to("include") or file.stem in RULES["templates"]["headers"]:
+        return []
+    return [
+        f"{file} includes {include}, which is not public"
+        for include in includes_of(text)
+        if include.startswith("onstream/") and not is_public(include)
+    ]
+
+
+def test_public_headers_include_public_headers_alone() -> None:
+    public = [file for file in sources() if file.is_relative_to("include")]
+    assert len(public) > 10
+    assert [complaint for file in public for complaint in internal_includes(file, (ROOT / file).read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "include", "wrong"),
+    [
+        ("include/onstream/plan.hpp", "onstream/plan/slots.hpp", True),
+        ("include/onstream/plan.hpp", "onstream/layout.hpp", False),
+        ("include/onstream/plan.hpp", "vector", False),
+        ("include/onstream/kernel.hpp", "onstream/device/kernel/wait.hpp", False),
+        ("src/onstream/plan/x.cpp", "onstream/plan/slots.hpp", False),
+    ],
+)
+def test_the_check_itself_tells_public_from_internal(file: str, include: str, wrong: bool) -> None:
+    assert (internal_includes(Path(file), f"#include <{include}>\n") != []) == wrong
 
 
 def test_includes_within_a_layer_go_down_its_folders() -> None:
@@ -266,9 +315,10 @@ def test_includes_within_a_layer_go_down_its_folders() -> None:
     ("file", "include", "complaint"),
     [
         ("src/onstream/collective/protocol/x.hpp", "onstream/collective/kernel/ll.hpp", "lies above"),
-        ("src/onstream/plan/op/x.hpp", "onstream/plan/plan.hpp", "lies above"),
+        ("src/onstream/plan/op/x.hpp", "onstream/plan/slots.hpp", "lies above"),
+        ("src/onstream/plan/op/x.hpp", "onstream/plan.hpp", None),
         ("src/onstream/device/host/x.cpp", "onstream/device/cuda/gpu.hpp", "beside it"),
-        ("src/onstream/plan/elsewhere/x.hpp", "onstream/plan/plan.hpp", "is not in tests/layers.toml"),
+        ("src/onstream/plan/elsewhere/x.hpp", "onstream/plan/slots.hpp", "is not in tests/layers.toml"),
         ("src/onstream/base/elsewhere/x.hpp", "onstream/base/error.hpp", "no order of them"),
         ("src/onstream/collective/kernel/x.hpp", "onstream/collective/call/call.hpp", None),
         ("src/onstream/plan/x.cpp", "onstream/plan/build/lower.hpp", None),
@@ -306,11 +356,14 @@ def test_floats_are_not_printed_by_printf() -> None:
 @pytest.mark.parametrize(
     ("file", "include", "complaint"),
     [
-        ("src/onstream/base/x.hpp", "onstream/plan/op/op.hpp", "lies above"),
-        ("src/onstream/message/x.hpp", "onstream/halo/halo.hpp", "do not see each other"),
+        ("src/onstream/base/x.hpp", "onstream/plan/op/words.hpp", "lies above"),
+        ("src/onstream/base/x.hpp", "onstream/plan.hpp", "lies above"),
+        ("include/onstream/layout.hpp", "onstream/plan.hpp", "lies above"),
+        ("include/onstream/message.hpp", "onstream/halo.hpp", "do not see each other"),
+        ("src/onstream/message/x.hpp", "onstream/halo.hpp", "do not see each other"),
         ("src/onstream/plan/x.cpp", "onstream/elsewhere/x.hpp", "not in tests/layers.toml"),
-        ("src/onstream/world/x.cpp", "onstream/halo/halo.hpp", None),
-        ("apps/tsunami/x.cpp", "onstream/world/world.hpp", None),
+        ("src/onstream/world/x.cpp", "onstream/halo.hpp", None),
+        ("apps/tsunami/x.cpp", "onstream/world.hpp", None),
     ],
 )
 def test_the_check_itself_tells_up_from_down(file: str, include: str, complaint: str | None) -> None:

@@ -17,7 +17,7 @@ import parameters_page  # noqa: E402
 
 
 def test_every_line_of_the_table_is_read_by_the_page() -> None:
-    text = (ROOT / "src/onstream/base/parameter_table.inc").read_text()
+    text = (ROOT / "include/onstream/parameter_table.inc").read_text()
     lines = re.findall(r"^ONSTREAM_PARAMETER\((\w+)", text, re.MULTILINE)
     assert [row.name for row in parameters_page.table()] == lines
     assert len(lines) > 10

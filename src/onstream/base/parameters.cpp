@@ -2,7 +2,7 @@
 //
 // Everything is driven by parameter_table.inc and, for the allowed values, by parameter_rules.inc; no parameter has
 // code of its own. Nothing here runs on a data path.
-#include "onstream/base/parameters.hpp"
+#include "onstream/parameters.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/foreign_variable.hpp"
 
 extern char** environ;
 
@@ -68,7 +69,7 @@ template <class Self, class Visit>
 void for_each(Self& self, const Visit& visit) {
   const Parameters defaults;
 #define ONSTREAM_PARAMETER(name, type, default_value, unit, doc) visit(#name, self.name, defaults.name, unit, doc);
-#include "onstream/base/parameter_table.inc"
+#include "onstream/parameter_table.inc"
 #undef ONSTREAM_PARAMETER
 }
 

@@ -1,4 +1,4 @@
-#include "onstream/base/status.hpp"
+#include "onstream/error.hpp"
 
 namespace onstream {
 

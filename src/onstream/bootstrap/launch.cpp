@@ -3,7 +3,7 @@
 // Ranks of one host meet at an abstract Unix-domain name made from the job's identity: no port can be taken by another
 // program (torchrun's own store holds MASTER_PORT), and the kernel tells that the other end is the same user. Ranks of
 // several hosts meet at a TCP port, derived from the same identity unless ONSTREAM_PORT gives it.
-#include "onstream/bootstrap/launch.hpp"
+#include "onstream/launch.hpp"
 
 #include <unistd.h>
 

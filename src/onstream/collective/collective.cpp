@@ -1,4 +1,4 @@
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 
 #include <set>
 #include <string>
@@ -6,7 +6,6 @@
 #include "onstream/base/error.hpp"
 #include "onstream/collective/implementation.hpp"
 #include "onstream/collective/kernel/kernels.hpp"
-#include "onstream/collective/neighbour/neighbourhood.hpp"
 
 namespace onstream {
 

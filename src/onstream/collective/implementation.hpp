@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "onstream/base/error.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/collective/channel/channels.hpp"
 #include "onstream/collective/check/check.hpp"
-#include "onstream/collective/collective.hpp"
 #include "onstream/collective/compile/compiler.hpp"
 #include "onstream/collective/compile/user_reduction.hpp"
 #include "onstream/collective/enqueue/runner.hpp"

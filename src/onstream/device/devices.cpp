@@ -1,5 +1,5 @@
 // The list of devices: GPUs first where CUDA is built and a driver answers, the host always last.
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 
 #include <optional>
 #include <string_view>

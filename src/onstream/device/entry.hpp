@@ -4,7 +4,7 @@
 // kinds, and the linker must not take one for the other.
 #pragma once
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 
 #ifdef __CUDACC__
 #include "onstream/device/cuda/entry.cuh"

@@ -3,7 +3,8 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
+#include "onstream/device/export.hpp"
 #include "onstream/device/kernel/atomics.hpp"
 #include "onstream/device/kernel/compare.hpp"
 
@@ -89,6 +90,8 @@ AtomicOp atomic_op_from(const std::string& name) {
   }
   fail(ErrorCode::invalid_argument, "op='", name, "' is none of fetch, set, add, and, or, xor, swap, compare_swap");
 }
+
+std::optional<ProcessRecord> Device::process_record() { return std::nullopt; }
 
 std::shared_ptr<Attachment> Device::attach(const ProcessRecord& record, pid_t /*pid*/) {
   fail(ErrorCode::unsupported, "kernels of the ", name_of(kind()), " device cannot reach the plain memory of process ",

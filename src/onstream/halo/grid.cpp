@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
-#include "onstream/halo/halo.hpp"
+#include "onstream/halo.hpp"
 
 namespace onstream {
 

@@ -6,11 +6,12 @@
 //
 // An error may be one rank's alone, as blocks and their places differ: so it is not thrown here, but by build() on
 // every rank.
-#include "onstream/halo/halo.hpp"
+#include "onstream/halo.hpp"
 
 #include <algorithm>
 
 #include "onstream/base/error.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream {
 

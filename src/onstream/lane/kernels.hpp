@@ -2,7 +2,7 @@
 // launch on any device.
 #pragma once
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 #include "onstream/lane/send.hpp"
 
 namespace onstream::lane {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "onstream/layout/layout.hpp"
+#include "onstream/layout.hpp"
 
 namespace onstream {
 

@@ -1,4 +1,4 @@
-#include "onstream/layout/layout.hpp"
+#include "onstream/layout.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -12,8 +12,8 @@
 #include <type_traits>
 
 #include "onstream/device/kernel/group.hpp"
+#include "onstream/layout.hpp"
 #include "onstream/layout/cursor.hpp"
-#include "onstream/layout/layout.hpp"
 
 namespace onstream {
 

@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

@@ -1,4 +1,4 @@
-#include "onstream/path/algorithm.hpp"
+#include "onstream/path.hpp"
 
 #include <array>
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

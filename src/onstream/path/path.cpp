@@ -1,4 +1,4 @@
-#include "onstream/path/path.hpp"
+#include "onstream/path.hpp"
 
 #include <array>
 

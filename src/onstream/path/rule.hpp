@@ -7,10 +7,9 @@
 
 #include <cstdint>
 
-#include "onstream/base/status.hpp"
-#include "onstream/device/device.hpp"
-#include "onstream/path/algorithm.hpp"
-#include "onstream/path/path.hpp"
+#include "onstream/device.hpp"
+#include "onstream/error.hpp"
+#include "onstream/path.hpp"
 
 namespace onstream::path {
 

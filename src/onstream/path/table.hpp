@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "onstream/base/parameters.hpp"
+#include "onstream/parameters.hpp"
 #include "onstream/path/rule.hpp"
 
 namespace onstream::path {

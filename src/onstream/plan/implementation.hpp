@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "onstream/device/lifetime/stream_tracker.hpp"
+#include "onstream/plan.hpp"
 #include "onstream/plan/build/lower.hpp"
 #include "onstream/plan/op/planned_call.hpp"
-#include "onstream/plan/plan.hpp"
 #include "onstream/plan/slots.hpp"
 #include "onstream/plan/tables.hpp"
 

@@ -1,4 +1,4 @@
-#include "onstream/plan/plan.hpp"
+#include "onstream/plan.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -40,7 +40,8 @@ void copy_by_host(void* commands) {
 
 }  // namespace
 
-Plan::Plan(std::unique_ptr<Implementation> implementation) : implementation_(implementation.release()) {}
+Plan::Plan(std::unique_ptr<Implementation> implementation)
+    : implementation_(implementation.release(), LeftToParent()) {}
 Plan::~Plan() = default;
 
 void Plan::Implementation::check_memory() {

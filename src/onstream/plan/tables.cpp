@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "onstream/device/export.hpp"
+
 namespace onstream::plan {
 
 namespace {

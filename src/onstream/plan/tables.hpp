@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/lifetime/streams.hpp"
 #include "onstream/plan/build/lower.hpp"
 #include "onstream/plan/kernel/brief.hpp"

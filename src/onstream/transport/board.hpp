@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "onstream/base/heartbeat.hpp"
-#include "onstream/base/parameters.hpp"
-#include "onstream/bootstrap/launch.hpp"
 #include "onstream/device/kernel/wait.hpp"
 #include "onstream/device/memory/own_memory.hpp"
+#include "onstream/launch.hpp"
+#include "onstream/parameters.hpp"
 #include "onstream/transport/failure.hpp"
 
 namespace onstream {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

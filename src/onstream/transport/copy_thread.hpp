@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/copy_slot.hpp"
 
 namespace onstream {

@@ -12,7 +12,7 @@
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/store/store.hpp"
 #include "onstream/bootstrap/wire.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/transport/board.hpp"
 #include "onstream/transport/fault_log.hpp"

@@ -17,43 +17,20 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/base/parameters.hpp"
-#include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh/mesh.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/wait.hpp"
 #include "onstream/device/lifetime/stream_tracker.hpp"
 #include "onstream/device/lifetime/streams.hpp"
 #include "onstream/device/memory/own_memory.hpp"
+#include "onstream/launch.hpp"
+#include "onstream/parameters.hpp"
 #include "onstream/path/table.hpp"
 #include "onstream/transport/copy_thread.hpp"
 #include "onstream/transport/failure.hpp"
-#include "onstream/transport/reach_statistics.hpp"
 #include "onstream/transport/watch.hpp"
 
 namespace onstream {
-
-// Symmetric memory: every rank allocates it together, zeroed, and can address every peer's part that its device
-// reaches. A part is its owner's until the owner's last handle goes, or Fabric::free(); peers may use it no longer. A
-// peer that has mapped it, and still does, finds memory there all the same; the owner's proxy refuses, and the world
-// fails.
-class Segment : public LaunchGuard {
- public:
-  // All three throw closed once the segment was freed.
-  virtual std::byte* local() const = 0;
-  // rank's part in this rank's address space; local() for itself. Throws unsupported, saying why, where this rank
-  // cannot load and store it.
-  virtual std::byte* peer(int rank) const = 0;
-  // The address that rank itself has for its part. Never to be followed by another.
-  virtual std::uint64_t address_at(int rank) const = 0;
-
-  virtual bool direct(int rank) const = 0;                 // whether peer() works, now
-  virtual const std::string& why_not(int rank) const = 0;  // "" where it does
-  virtual bool direct_everywhere() const = 0;              // every rank reaches every part; the same on every rank
-  virtual std::size_t bytes() const = 0;
-  virtual MemoryKind kind() const = 0;
-  virtual std::uint64_t number() const = 0;  // of this world's segments, from 1; the same on every rank
-};
 
 // Which parts of a segment peers map. by_path: all that can be mapped, but none if parameter path is `stage`, and the
 // segment is made all the same. always: all, or no segment is made.

@@ -9,6 +9,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/wire.hpp"
+#include "onstream/device/export.hpp"
 #include "onstream/device/kernel/foreign.hpp"
 
 namespace onstream {

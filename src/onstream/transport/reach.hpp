@@ -15,13 +15,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include "onstream/device/export.hpp"
 
-#include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/mesh/mesh.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/device/memory/relay.hpp"
-#include "onstream/transport/reach_statistics.hpp"
+#include "onstream/parameters.hpp"
 
 namespace onstream {
 

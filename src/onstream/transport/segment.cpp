@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/export.hpp"
 #include "onstream/device/memory/reclaim.hpp"
 
 namespace onstream {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <vector>
+#include "onstream/device/export.hpp"
 
 #include "onstream/transport/fabric.hpp"
 #include "onstream/transport/reach.hpp"

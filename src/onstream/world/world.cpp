@@ -1,9 +1,15 @@
-#include "onstream/world/world.hpp"
+#include "onstream/world.hpp"
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/device/memory/reclaim.hpp"
+#include "onstream/halo.hpp"
 #include "onstream/message/engine.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/plan.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream {
 
@@ -23,6 +29,12 @@ Advice advice_from(const std::string& word) {
   if (word == "device") return Advice::device;
   if (word == "host") return Advice::host;
   return word == "read_mostly" ? Advice::read_mostly : Advice::none;
+}
+
+std::string text_of(const ReachStatistics& it) {
+  return concat("registrations: ", it.hits, " hits, ", it.misses, " misses, ", it.failures, " failures, ",
+                it.unreachable, " of private memory, ", it.stale, " stale; ", it.exposed, " exposed (",
+                human_bytes(it.exposed_bytes), "), ", it.imported, " imported (", human_bytes(it.imported_bytes), ")");
 }
 
 }  // namespace
@@ -200,7 +212,7 @@ std::string World::describe() const {
   return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (",
                 device().name(), "), launched by ", fabric_->launch().launcher, "; tags hold ",
                 human_bytes(messages_->device_bytes()), " of device memory, all of the library's segments ",
-                human_bytes(fabric_->device_bytes()), "; ", onstream::describe(fabric_->reach_statistics()),
+                human_bytes(fabric_->device_bytes()), "; ", text_of(fabric_->reach_statistics()),
                 plain.empty() ? "" : "; ", plain);
 }
 

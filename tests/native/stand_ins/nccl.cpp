@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "onstream/world/world.hpp"
+#include "onstream/world.hpp"
 
 namespace {
 

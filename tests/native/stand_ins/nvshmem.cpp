@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "onstream/base/clock.hpp"
-#include "onstream/world/world.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/world.hpp"
 
 namespace {
 

@@ -14,8 +14,8 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/fd.hpp"
-#include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/store/store.hpp"
+#include "onstream/launch.hpp"
 
 namespace onstream {
 

@@ -7,9 +7,9 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/fd.hpp"
-#include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh/mesh_link.hpp"
 #include "onstream/bootstrap/store/store.hpp"
+#include "onstream/launch.hpp"
 
 namespace onstream {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "onstream/base/clock.hpp"
-#include "onstream/bootstrap/launch.hpp"
+#include "onstream/launch.hpp"
 
 namespace onstream {
 

@@ -19,10 +19,10 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/fd.hpp"
-#include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/socket.hpp"
 #include "onstream/bootstrap/store/meeting.hpp"
 #include "onstream/bootstrap/store/store_protocol.hpp"
+#include "onstream/launch.hpp"
 
 namespace onstream {
 

@@ -1,4 +1,4 @@
-#include "onstream/collective/call/types.hpp"
+#include "onstream/collective.hpp"
 
 #include <array>
 #include <string>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "onstream/collective/call/call.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::collective {
 

@@ -12,7 +12,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "onstream/collective/call/types.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/collective/element/number.hpp"
 #include "onstream/device/kernel/group.hpp"
 

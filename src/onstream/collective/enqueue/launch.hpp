@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "onstream/collective/protocol/view.hpp"
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::collective {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "onstream/collective/call/types.hpp"
-#include "onstream/device/kernel.hpp"
+#include "onstream/collective.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::collective {
 

@@ -12,7 +12,7 @@
 #include "onstream/collective/kernel/ll.hpp"
 #include "onstream/collective/kernel/simple_reduce.hpp"
 #include "onstream/collective/kernel/two_shot.hpp"
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::collective {
 

@@ -1,4 +1,4 @@
-#include "onstream/collective/neighbour/neighbourhood.hpp"
+#include "onstream/collective.hpp"
 
 #include <algorithm>
 #include <functional>

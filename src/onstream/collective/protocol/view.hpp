@@ -25,10 +25,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "onstream/base/status.hpp"
 #include "onstream/device/kernel/group.hpp"
 #include "onstream/device/kernel/ll.hpp"
 #include "onstream/device/kernel/wait.hpp"
+#include "onstream/error.hpp"
 
 namespace onstream::collective {
 

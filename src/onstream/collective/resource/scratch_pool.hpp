@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::collective {
 

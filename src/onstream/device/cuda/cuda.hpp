@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "onstream/device/device.hpp"
-#include "onstream/device/devices.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

@@ -18,6 +18,7 @@
 #include "onstream/device/cuda/memory/registry.hpp"
 #include "onstream/device/cuda/memory/small.hpp"
 #include "onstream/device/cuda/words.hpp"
+#include "onstream/device/export.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/device/lifetime/guards.hpp"
 #include "onstream/device/memory/managed.hpp"

@@ -1,8 +1,8 @@
 // The GPU launcher of a body: cuda_entry<Body> is the __global__ function whose address a Kernel holds.
 #pragma once
 
+#include "onstream/device.hpp"
 #include "onstream/device/cuda/group.cuh"
-#include "onstream/device/kernel.hpp"
 
 namespace onstream {
 

@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
+#include "onstream/device.hpp"
 #include "onstream/device/cuda/captures.hpp"
 #include "onstream/device/cuda/driver.hpp"
 #include "onstream/device/cuda/functions.hpp"
 #include "onstream/device/cuda/memory/managed_room.hpp"
-#include "onstream/device/kernel.hpp"
 
 namespace onstream::cuda {
 

@@ -4,8 +4,8 @@
 
 #include <span>
 
+#include "onstream/device.hpp"
 #include "onstream/device/cuda/gpu.hpp"
-#include "onstream/device/device.hpp"
 
 namespace onstream::cuda {
 

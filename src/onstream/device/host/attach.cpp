@@ -16,6 +16,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/fd.hpp"
 #include "onstream/base/log.hpp"
+#include "onstream/device/export.hpp"
 #include "onstream/device/kernel/foreign.hpp"
 #include "onstream/device/lifetime/process_id.hpp"
 #include "onstream/device/memory/relay.hpp"

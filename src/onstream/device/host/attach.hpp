@@ -11,7 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
+#include "onstream/device/export.hpp"
 
 namespace onstream::host {
 

@@ -12,6 +12,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/fd.hpp"
 #include "onstream/base/fork_guard.hpp"
+#include "onstream/device/export.hpp"
 #include "onstream/device/host/attach.hpp"
 #include "onstream/device/host/memory.hpp"
 #include "onstream/device/host/stream.hpp"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::host {
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::host {
 

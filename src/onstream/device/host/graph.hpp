@@ -14,7 +14,7 @@
 #include <optional>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/host/branches.hpp"
 #include "onstream/device/host/task.hpp"
 #include "onstream/device/lifetime/guards.hpp"

@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/fd.hpp"
+#include "onstream/device/export.hpp"
 #include "onstream/device/lifetime/process_id.hpp"
 #include "onstream/device/memory/pages.hpp"
 

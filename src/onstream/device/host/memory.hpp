@@ -11,8 +11,10 @@
 #include <memory>
 #include <optional>
 #include <shared_mutex>
+#include "onstream/base/fd.hpp"
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
+#include "onstream/device/export.hpp"
 
 namespace onstream::host {
 

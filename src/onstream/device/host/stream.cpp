@@ -9,7 +9,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/host/patience.hpp"
 #include "onstream/device/host/worker.hpp"
 #include "onstream/device/kernel/group.hpp"

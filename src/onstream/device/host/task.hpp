@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/host/event.hpp"
 
 namespace onstream::host {

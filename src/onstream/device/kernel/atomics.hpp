@@ -3,20 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <type_traits>
 
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
 
 namespace onstream {
-
-// How a signal changes its word.
-enum class SignalOp : std::uint8_t { set, add };
-
-enum class AtomicOp : std::uint8_t { fetch, set, add, bit_and, bit_or, bit_xor, swap, compare_swap };
-
-const char* name_of(AtomicOp op);                  // "fetch", "set", "add", "and", ..., "compare_swap"
-AtomicOp atomic_op_from(const std::string& name);  // throws invalid_argument with all the names
 
 // Does it to the word and gives the old value. `set` gives nothing of use.
 template <class Group, class Word>

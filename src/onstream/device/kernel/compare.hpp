@@ -3,34 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <type_traits>
 
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
 #include "onstream/device/kernel/wait.hpp"
 
 namespace onstream {
 
-// The comparison of a wait, the word on the left. `reached` counts: it holds from the value on, also across a wrap.
-enum class Compare : std::uint8_t { eq, ne, gt, ge, lt, le, reached, any_bit };
-
-const char* name_of(Compare compare);  // "eq", ..., "any_bit"
-
-enum class Sign : std::uint8_t { unsigned_word, signed_word };
 template <class T>
 ONSTREAM_BOTH constexpr Sign sign_of() {
   return std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word;
 }
-
-// The condition of a wait.
-struct Until {
-  Compare compare = Compare::reached;
-  std::uint64_t value = 0;
-  std::size_t width = 8;
-  Sign sign = Sign::unsigned_word;
-};
-std::string text_of(const Until& until);       // "a word of 8 B to be at least 3"
-std::string condition_of(const Until& until);  // "to be at least 3"
 
 // A comparison as the tag of a fault, and back.
 ONSTREAM_BOTH std::uint64_t comparison_code(Compare compare, Sign sign) {

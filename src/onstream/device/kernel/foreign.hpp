@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "onstream/base/status.hpp"
+#include "onstream/error.hpp"
 
 namespace onstream {
 

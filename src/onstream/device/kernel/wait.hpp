@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "onstream/base/status.hpp"
 #include "onstream/device/kernel/group.hpp"
+#include "onstream/error.hpp"
 
 ONSTREAM_EITHER_BEGIN
 namespace onstream {

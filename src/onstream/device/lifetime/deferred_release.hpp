@@ -21,9 +21,10 @@
 #include <thread>
 #include <utility>
 #include <vector>
+#include "onstream/base/clock.hpp"
 
 #include "onstream/base/quiet_thread.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

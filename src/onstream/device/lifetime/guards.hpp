@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

@@ -3,7 +3,7 @@
 // between.
 #pragma once
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

@@ -21,7 +21,7 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
 
 namespace onstream {

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 
 namespace onstream {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream {
 

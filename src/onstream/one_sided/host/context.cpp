@@ -1,12 +1,12 @@
-#include "onstream/one_sided/host/context.hpp"
+#include "onstream/symmetric.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include "onstream/base/error.hpp"
 #include "onstream/layout/cursor.hpp"
+#include "onstream/one_sided.hpp"
 #include "onstream/one_sided/stream/implementation.hpp"
-#include "onstream/one_sided/stream/team.hpp"
 
 namespace onstream {
 
@@ -291,8 +291,10 @@ Status Context::wait_word(const void* word, const Until& until) {
   implementation_->check_wait(until);
   if (implementation_->cpu_touches(word)) {
     const Range range = range_of(step);
-    return wait_for([&] { return is_met(HostGroup(0, 1), step, range); },
-                    [&] { return text_of(until) + place_of(word); });
+    const HostGroup group(0, 1);
+    const Status status =
+        wait_for_peer(group, implementation_->waits_, one_sided::kAnyRank, [&] { return is_met(group, step, range); });
+    return status == Status::ok ? status : finish_wait(status, text_of(until) + place_of(word));
   }
   return implementation_->one_sided_.wait(step);
 }
@@ -328,7 +330,15 @@ std::uint64_t Context::atomic_word(AtomicOp op, void* word, std::size_t width, s
   return width == 8 ? *static_cast<const std::uint64_t*>(old) : *static_cast<const std::uint32_t*>(old);
 }
 
-const WaitView& Context::host_waits() const { return implementation_->waits_; }
+std::string Context::one_of(const void* words, std::size_t count, const Until& until) const {
+  return concat("one of ", count, " words", place_of(words), ", each ", text_of(until));
+}
+
+bool Context::has_one(std::size_t count, const int* left_out) { return one_sided::has_one(count, left_out); }
+
+Status Context::poll(bool (*ready)(const void* condition), const void* condition) {
+  return wait_for_peer(HostGroup(0, 1), implementation_->waits_, one_sided::kAnyRank, [&] { return ready(condition); });
+}
 
 Status Context::finish_wait(Status status, const std::string& what) {
   return implementation_->one_sided_.finish_wait(status, "a wait of the host for " + what);

@@ -1,11 +1,13 @@
-#include "onstream/one_sided/host/heap.hpp"
+#include "onstream/symmetric.hpp"
 
 #include <algorithm>
 #include <bit>
 
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/wire.hpp"
-#include "onstream/one_sided/stream/one_sided.hpp"
+#include "onstream/one_sided.hpp"
+#include "onstream/one_sided/host/first_fit.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream {
 

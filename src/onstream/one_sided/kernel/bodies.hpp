@@ -1,8 +1,8 @@
 // Kernel bodies of one-sided ops that are no list of steps: a barrier, a copy between layouts, a wait for many words.
 #pragma once
 
+#include "onstream/kernel.hpp"
 #include "onstream/layout/walk.hpp"
-#include "onstream/one_sided/kernel/device.hpp"
 #include "onstream/one_sided/kernel/step.hpp"
 
 namespace onstream::one_sided {

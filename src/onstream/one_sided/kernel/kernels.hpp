@@ -1,7 +1,7 @@
 // The kernels of one-sided ops: the bodies of step.hpp, ready to launch on any device.
 #pragma once
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::one_sided {
 

@@ -1,4 +1,4 @@
-// Step: one one-sided op as a kernel runs it, and the body that runs a list of them in one launch.
+// Steps: one-sided ops as a kernel runs them, and the body that runs a list of them in one launch.
 //
 // The list travels in the kernel's arguments, so it needs no memory of its own and a captured launch keeps it. Steps
 // run in order, in one block. A list of copies, none of which touches bytes that another writes, may have many blocks,
@@ -12,34 +12,11 @@
 #include "onstream/device/kernel/atomics.hpp"
 #include "onstream/device/kernel/compare.hpp"
 #include "onstream/device/kernel/wait.hpp"
+#include "onstream/one_sided.hpp"
 
 namespace onstream::one_sided {
 
-enum class StepKind : std::uint8_t {
-  copy,    // `bytes` from `source` to `target`
-  store,   // `source` itself, into the word or the fewer bytes at `target`, after all earlier steps
-  beside,  // `bytes` itself, into the 8-byte word at `target`, and with the same store the 8 bytes at `source` into the
-           // other half of its aligned 16 bytes, after all earlier steps
-  add,     // `source` itself, to the word at `target`, after all earlier steps
-  wait,    // until the word at `target` compares with `source` as asked
-  atomic,  // an AtomicOp by `source` on the word at `target`, after all earlier steps; the old value goes to `bytes`,
-           // the address of a word of this rank or 0, which holds the expected value of a compare-and-swap before
-  claim,   // until the 8-byte word at `target`, in this rank's device memory, was 0 and is now `source`
-  engine   // as copy, between any kinds of memory, by the copy engine: a list of its own, and no kernel
-};
-
-struct Step {
-  StepKind kind = StepKind::copy;
-  std::uint8_t width = 8;  // of the word: 4 or 8; of a store also fewer
-  Compare compare = Compare::eq;
-  Sign sign = Sign::unsigned_word;
-  std::int32_t peer = -1;  // whom a wait is for; -1: any rank
-  std::uint64_t target = 0;
-  std::uint64_t source = 0;
-  std::uint64_t bytes = 0;
-
-  ONSTREAM_BOTH AtomicOp op() const { return static_cast<AtomicOp>(compare); }  // of an atomic step
-};
+ONSTREAM_BOTH AtomicOp op_of(const Step& atomic) { return static_cast<AtomicOp>(atomic.compare); }
 
 // Of a wait: the words that it waits for, and whether it has seen one.
 ONSTREAM_BOTH Range range_of(const Step& step) {
@@ -221,11 +198,11 @@ struct Steps {
   template <class Group>
   ONSTREAM_CALL static void change(const Group& group, const Step& step) {
     std::uint64_t expected = 0;
-    if (step.op() == AtomicOp::compare_swap) {
+    if (op_of(step) == AtomicOp::compare_swap) {
       expected = step.width == 8 ? *reinterpret_cast<const std::uint64_t*>(step.bytes)
                                  : *reinterpret_cast<const std::uint32_t*>(step.bytes);
     }
-    keep_old(group, step.bytes, step.width, apply(group, step.op(), step.target, step.width, step.source, expected));
+    keep_old(group, step.bytes, step.width, apply(group, op_of(step), step.target, step.width, step.source, expected));
   }
 };
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::one_sided {

@@ -1,4 +1,4 @@
-#include "onstream/one_sided/stream/batch.hpp"
+#include "onstream/one_sided.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -9,13 +9,12 @@
 
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/device/lifetime/stream_tracker.hpp"
+#include "onstream/one_sided.hpp"
 #include "onstream/one_sided/kernel/bodies.hpp"
 #include "onstream/one_sided/kernel/tickets.hpp"
 #include "onstream/one_sided/proxy/lent_memory.hpp"
 #include "onstream/one_sided/proxy/proxy.hpp"
-#include "onstream/one_sided/stream/one_sided.hpp"
 #include "onstream/one_sided/stream/segments.hpp"
-#include "onstream/one_sided/stream/team.hpp"
 
 namespace onstream {
 

@@ -1,4 +1,4 @@
-#include "onstream/one_sided/stream/one_sided.hpp"
+#include "onstream/one_sided.hpp"
 
 #include <algorithm>
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/one_sided/stream/window.hpp"
+#include "onstream/one_sided.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::one_sided {

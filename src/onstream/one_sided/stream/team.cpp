@@ -114,8 +114,9 @@ class Split {
 
 }  // namespace
 
-Team::Team(OneSidedImplementation& one_sided, std::shared_ptr<TeamWords> words, int slot, std::vector<int> members)
-    : one_sided_(one_sided), words_(std::move(words)), slot_(slot), members_(std::move(members)) {
+Team::Implementation::Implementation(OneSidedImplementation& one_sided, std::shared_ptr<TeamWords> words, int slot,
+                                     std::vector<int> members)
+    : Team(std::move(members)), one_sided_(one_sided), words_(std::move(words)), slot_(slot) {
   const auto view_of = [&](TeamWords::Kind kind) {
     return team_view(one_sided_, *words_, kind, slot_, members_, tables_);
   };
@@ -125,7 +126,10 @@ Team::Team(OneSidedImplementation& one_sided, std::shared_ptr<TeamWords> words, 
   rank_ = host_.rank;
 }
 
-Team::~Team() { words_->release(slot_); }
+Team::Implementation::~Implementation() { words_->release(slot_); }
+
+Team::Implementation& Team::self() { return static_cast<Implementation&>(*this); }
+const Team::Implementation& Team::self() const { return static_cast<const Implementation&>(*this); }
 
 int Team::world_rank(int member) const {
   require(member >= 0 && member < size(), "team: there is no member ", member, "; this team has members 0 to ",
@@ -139,24 +143,25 @@ std::optional<int> Team::member_of(int world_rank) const {
   return static_cast<int>(found - members_.begin());
 }
 
-TeamView Team::view() const { return kernel_; }
+TeamView Team::view() const { return self().kernel_; }
 
 void Team::barrier(Stream stream) {
-  one_sided_.fabric().check([&] { return concat("a barrier of ", size(), " ranks"); });
+  Implementation& own = self();
+  own.one_sided_.fabric().check([&] { return concat("a barrier of ", size(), " ranks"); });
   constexpr int kWarp = 32;
   const int threads = std::clamp((size() + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
-  Device& device = one_sided_.device();
+  Device& device = own.one_sided_.device();
   const bool captured = device.capturing(stream);
   {
-    const std::lock_guard lock(barriers_);
-    const std::uint32_t late = last_barrier_.is_in_front(device, stream, captured) ? 0 : 1;
-    launch(device, one_sided::barrier_kernel(), one_sided::Barrier{stream_, late}, {1, threads}, stream);
-    last_barrier_.set(device, stream, captured, 1);
+    const std::lock_guard lock(own.barriers_);
+    const std::uint32_t late = own.last_barrier_.is_in_front(device, stream, captured) ? 0 : 1;
+    launch(device, one_sided::barrier_kernel(), one_sided::Barrier{own.stream_, late}, {1, threads}, stream);
+    own.last_barrier_.set(device, stream, captured, 1);
   }
-  if (one_sided_.note(stream) == Noted::captured) device.retain(stream, shared_from_this());
+  if (own.one_sided_.note(stream) == Noted::captured) device.retain(stream, shared_from_this());
 }
 
-Status Team::meet() {
+Status Team::Implementation::meet() {
   const Status status = host_.barrier(HostGroup(0, 1));
   if (status == Status::ok || one_sided_.fabric().failure()) return status;
   const std::uint64_t number = HostGroup::load_relaxed(host_.number);
@@ -178,22 +183,24 @@ Status Team::meet() {
 }
 
 void Team::sync() {
-  one_sided_.fabric().check([&] { return concat("a barrier of the hosts of ", size(), " ranks"); });
-  const Status status = meet();
+  Implementation& own = self();
+  own.one_sided_.fabric().check([&] { return concat("a barrier of the hosts of ", size(), " ranks"); });
+  const Status status = own.meet();
   if (status == Status::ok) return;
-  one_sided_.fabric().check_waited(status);
+  own.one_sided_.fabric().check_waited(status);
   fail(ErrorCode::aborted, "a barrier of the hosts of ", size(), " ranks was interrupted");
 }
 
 std::vector<Team::Words> Team::exchange(const Words& mine) {
+  Implementation& own = self();
   for (const int member : members_) {
-    std::uint64_t* const to = words_->exchanged(slot_, member, rank_);
+    std::uint64_t* const to = own.words_->exchanged(own.slot_, member, rank_);
     for (std::size_t i = 0; i < kExchangeWords; ++i) HostGroup::store_relaxed(to + i, mine[i]);
   }
   sync();
   std::vector<Words> all(members_.size());
   for (int member = 0; member < size(); ++member) {
-    const std::uint64_t* const from = words_->exchanged(slot_, one_sided_.rank(), member);
+    const std::uint64_t* const from = own.words_->exchanged(own.slot_, own.one_sided_.rank(), member);
     for (std::size_t i = 0; i < kExchangeWords; ++i) {
       all[static_cast<std::size_t>(member)][i] = HostGroup::load_relaxed(from + i);
     }
@@ -205,21 +212,22 @@ std::vector<Team::Words> Team::exchange(const Words& mine) {
 // Members exchange their team and their free slots; then whether all could claim their team's slot, clean, or else they
 // start again. All members see the same words, so they choose alike, and no member has a slot that another cannot have.
 std::shared_ptr<Team> Team::split(int colour, int key) {
-  Split split(*words_, slot_);
+  Implementation& own = self();
+  Split split(*own.words_, own.slot_);
   std::vector<Words> all;
   const auto has_claimed = [&] {
     if (colour == kNone) return true;
     const int slot = std::countr_zero(offers_of(all).at(colour).free);
     if (!split.claim(slot)) return false;
-    words_->zero(*one_sided_.fabric().streams(), slot);
+    own.words_->zero(*own.one_sided_.fabric().streams(), slot);
     return true;
   };
   for (bool made = false; !made;) {
-    const TeamWords::Offer mine = words_->offer();
+    const TeamWords::Offer mine = own.words_->offer();
     const std::vector<Words> before =
         std::exchange(all, exchange({as_word(colour, key), mine.free, mine.may_be_free, mine.changes}));
     split.begin();  // not before all have come: a member not here yet may be in another split
-    if (!have_words(all, before, words_->slots())) continue;
+    if (!have_words(all, before, own.words_->slots())) continue;
     made = std::ranges::all_of(exchange({has_claimed() ? 1u : 0u}), [](const Words& words) { return words[0] == 1; });
     if (!made) split.release();
   }
@@ -231,11 +239,11 @@ std::shared_ptr<Team> Team::split(int colour, int key) {
   std::ranges::stable_sort(chosen, {}, [&](int member) { return key_of(all[static_cast<std::size_t>(member)][0]); });
   std::vector<int> members;
   for (const int member : chosen) members.push_back(world_rank(member));
-  return std::shared_ptr<Team>(new Team(one_sided_, words_, split.keep(), std::move(members)));
+  return std::shared_ptr<Team>(new Implementation(own.one_sided_, own.words_, split.keep(), std::move(members)));
 }
 
 // Else some would be in a team that others know nothing of.
-void Team::require_alike(const char* call, const std::vector<int>& mine) {
+void Team::Implementation::require_alike(const char* call, const std::vector<int>& mine) {
   Words words{std::hash<std::string_view>{}(call)};
   std::ranges::transform(mine, words.begin() + 1, [](int number) { return static_cast<std::uint32_t>(number); });
   const std::vector<Words> all = exchange(words);
@@ -253,7 +261,7 @@ void Team::require_alike(const char* call, const std::vector<int>& mine) {
 }
 
 std::shared_ptr<Team> Team::split_strided(int first, int step, int count) {
-  require_alike("split_strided", {first, step, count});
+  self().require_alike("split_strided", {first, step, count});
   const auto at = [&](int i) { return first + static_cast<std::int64_t>(step) * i; };
   const std::int64_t last = count >= 1 ? at(count - 1) : -1;
   require(first >= 0 && first < size() && last >= 0 && last < size() && (step != 0 || count == 1),
@@ -265,7 +273,7 @@ std::shared_ptr<Team> Team::split_strided(int first, int step, int count) {
 }
 
 std::pair<std::shared_ptr<Team>, std::shared_ptr<Team>> Team::split_2d(int width) {
-  require_alike("split_2d", {width});
+  self().require_alike("split_2d", {width});
   require(width >= 1, "split_2d: rows of ", width, " members; at least 1");
   std::shared_ptr<Team> row = split(rank_ / width, rank_ % width);
   std::shared_ptr<Team> column = split(rank_ % width, rank_ / width);
@@ -278,7 +286,7 @@ std::shared_ptr<Team> OneSidedImplementation::team_of_all() {
   words->keep(0);
   std::vector<int> all(static_cast<std::size_t>(fabric_->size()));
   std::iota(all.begin(), all.end(), 0);
-  return std::shared_ptr<Team>(new Team(*this, std::move(words), 0, std::move(all)));
+  return std::shared_ptr<Team>(new Team::Implementation(*this, std::move(words), 0, std::move(all)));
 }
 
 }  // namespace onstream

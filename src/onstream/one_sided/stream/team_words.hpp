@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/one_sided/kernel/device.hpp"
+#include "onstream/kernel.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::one_sided {

@@ -1,8 +1,10 @@
-#include "onstream/one_sided/stream/window.hpp"
+#include "onstream/one_sided.hpp"
 
 #include <string_view>
 
 #include "onstream/base/error.hpp"
+#include "onstream/one_sided/proxy/lent_memory.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream {
 
@@ -38,8 +40,13 @@ std::uint64_t number_of(std::string_view text) { return number_in<std::uint64_t>
 Window::Window(Fabric& fabric, one_sided::Lent& lent, void* address, std::size_t bytes) {
   const std::vector<std::string> notices = fabric.agree("window", [&] {
     require(address != nullptr || bytes == 0, "window: ", bytes, " B at a null pointer");
-    if (bytes > 0) loan_ = lent.lend(address, bytes);
-    return Notice(fabric, loan_ == nullptr ? one_sided::kByAddress : loan_->id, address, bytes).text();
+    one_sided::LentId id = one_sided::kByAddress;
+    if (bytes > 0) {
+      const std::shared_ptr<const one_sided::Lent::Loan> loan = lent.lend(address, bytes);
+      id = loan->id;
+      loan_ = loan;
+    }
+    return Notice(fabric, id, address, bytes).text();
   });
   for (const std::string& notice : notices) {
     const std::vector<std::string_view> lines = lines_of(notice);

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "onstream/plan.hpp"
 #include "onstream/plan/build/route.hpp"
 #include "onstream/plan/kernel/view.hpp"
-#include "onstream/plan/op/op.hpp"
 #include "onstream/plan/op/words.hpp"
 #include "onstream/transport/fabric.hpp"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "onstream/plan/op/op.hpp"
+#include "onstream/plan.hpp"
 #include "onstream/plan/op/planned_call.hpp"
 
 namespace onstream::plan {

@@ -8,6 +8,7 @@
 #include "onstream/layout/runs.hpp"
 #include "onstream/plan/build/packing.hpp"
 #include "onstream/plan/kernel/view.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream::plan {
 

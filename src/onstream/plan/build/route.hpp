@@ -10,6 +10,7 @@
 
 #include "onstream/path/choose.hpp"
 #include "onstream/plan/build/match.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream::plan {
 

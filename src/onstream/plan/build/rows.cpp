@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 #include "onstream/layout/walk.hpp"
 #include "onstream/plan/build/lower.hpp"
 #include "onstream/plan/build/spread.hpp"

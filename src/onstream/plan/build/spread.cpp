@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 #include "onstream/device/kernel/ll.hpp"
 #include "onstream/path/blocks.hpp"
 #include "onstream/plan/build/lower.hpp"

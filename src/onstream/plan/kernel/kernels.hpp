@@ -1,7 +1,7 @@
 // The kernels of a plan: the bodies of body.hpp and brief.hpp, ready to launch on any device.
 #pragma once
 
-#include "onstream/device/kernel.hpp"
+#include "onstream/device.hpp"
 
 namespace onstream::plan {
 

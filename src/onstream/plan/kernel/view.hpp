@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "onstream/base/status.hpp"
 #include "onstream/device/kernel/atomics.hpp"
 #include "onstream/device/kernel/compare.hpp"
 #include "onstream/device/kernel/group.hpp"
 #include "onstream/device/kernel/wait.hpp"
-#include "onstream/layout/layout.hpp"
+#include "onstream/error.hpp"
+#include "onstream/layout.hpp"
 
 namespace onstream::plan {
 

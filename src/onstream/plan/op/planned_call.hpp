@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "onstream/device/device.hpp"
-#include "onstream/plan/op/op.hpp"
+#include "onstream/device.hpp"
+#include "onstream/plan.hpp"
 
 namespace onstream {
 

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
 #include "onstream/transport/watch.hpp"
 
 namespace onstream::plan {

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
+#include "onstream/device.hpp"
 #include "onstream/device/cuda/gpu.hpp"
-#include "onstream/device/device.hpp"
 
 namespace onstream::cuda {
 

@@ -12,6 +12,7 @@
 #include "onstream/device/cuda/memory/pins.hpp"
 #include "onstream/device/cuda/memory/ranges.hpp"
 #include "onstream/device/cuda/memory/registry.hpp"
+#include "onstream/device/export.hpp"
 #include "onstream/device/lifetime/process_id.hpp"
 
 namespace onstream::cuda {

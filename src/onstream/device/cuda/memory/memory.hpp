@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <memory>
+#include "onstream/base/fd.hpp"
 
+#include "onstream/device.hpp"
 #include "onstream/device/cuda/gpu.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device/export.hpp"
 
 namespace onstream::cuda {
 

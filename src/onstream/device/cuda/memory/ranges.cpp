@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "onstream/device.hpp"
 #include "onstream/device/cuda/check.hpp"
-#include "onstream/device/device.hpp"
 #include "onstream/device/memory/pages.hpp"
 
 namespace onstream::cuda {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/export.hpp"
 
 namespace onstream::cuda {
 

@@ -8,7 +8,8 @@
 #include <optional>
 
 #include "onstream/base/fd.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device.hpp"
+#include "onstream/device/export.hpp"
 
 namespace onstream::cuda {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "onstream/device.hpp"
 #include "onstream/device/cuda/gpu.hpp"
-#include "onstream/device/device.hpp"
 #include "onstream/device/memory/gdr.hpp"
 
 namespace onstream::cuda {

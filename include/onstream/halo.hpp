@@ -5,14 +5,16 @@
 // dimension. One launch fills the ghost cells from the neighbours' boundary cells.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "onstream/plan/plan.hpp"
+#include "onstream/plan.hpp"
 
 namespace onstream {
+
+class Fabric;
 
 struct HaloSpec {
   std::vector<std::int64_t> shape;          // of the local array, ghost cells included, outermost dimension first

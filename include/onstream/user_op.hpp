@@ -28,7 +28,7 @@
 #include "onstream/device/kernel/group.hpp"
 
 ONSTREAM_EITHER_BEGIN
-#include "onstream/collective/collective.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/collective/element/user_rule.hpp"
 #include "onstream/collective/kernel/user_kernels.hpp"
 #include "onstream/device/entry.hpp"

@@ -19,23 +19,63 @@
 // go into the peer's buffer all the same.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "onstream/plan/op/op.hpp"
-#include "onstream/transport/fabric.hpp"
+#include "onstream/device.hpp"
+#include "onstream/error.hpp"
+#include "onstream/layout.hpp"
+#include "onstream/path.hpp"
 
 namespace onstream {
 
+class Fabric;
 namespace plan {
 class PlannedCall;
 }
 
+// One step of communication, as halos emit it and a plan runs it.
+struct Op {
+  OpKind kind = OpKind::none;
+  int peer = -1;
+  int tag = 0;
+  void* address = nullptr;  // local memory: source of send and put, destination of recv and get, old value of atomic
+  Layout layout = Layout::contiguous(0);
+  void* remote = nullptr;  // put, get, atomic: the peer's memory as this rank addresses it (Segment::peer); signal,
+                           // wait: the counter
+  std::shared_ptr<Segment> segment;  // that holds `remote`, or the counter of a wait: the plan keeps it
+  Layout remote_layout = Layout::contiguous(0);
+  std::uint64_t value = 0;            // signal, atomic: the operand; wait: the counter's growth per launch
+  std::uint64_t expected = 0;         // atomic compare_swap
+  AtomicOp atomic = AtomicOp::fetch;  // of kind atomic or signal (add, set), on a word of layout.bytes()
+  std::optional<Until> until;         // wait: how its word compares at the end of every launch; none: it has grown
+  Path path = Path::automatic;
+  std::string element;  // name of the element type, to be compared with the other side's; "" if not told
+  std::string note;     // the emitter's name for it: "halo axis 0-", for explain()
+};
+
+struct PlanOp {  // one row of Plan::explain()
+  Op op;
+  Path path = Path::automatic;
+  std::string why;  // "2 KiB <= ll_max_bytes 8 KiB", "path=copy set by the call", ...
+};
+
+// Per op of the last launches: where time went on the device's clock.
+struct OpTime {  // of ops, not of collectives; all zero where the stream and the copy engine do everything: neither can
+                 // look at a clock
+  std::string what;           // "send to 1, halo axis 0-"
+  std::uint64_t wait_ns = 0;  // waiting for the peer
+  std::uint64_t move_ns = 0;  // moving bytes
+  std::uint64_t launches = 0;
+};
+
 class Plan {
  public:
-  class Implementation;  // implementation.hpp
+  class Implementation;
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -56,7 +96,7 @@ class Plan {
  private:
   friend class PlanBuilder;
   explicit Plan(std::unique_ptr<Implementation> implementation);
-  ParentsOwn<Implementation> implementation_;
+  std::shared_ptr<Implementation> implementation_;  // a forked child leaves it to its parent
 };
 
 class PlanBuilder {

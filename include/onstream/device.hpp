@@ -1,5 +1,5 @@
-// The contract of a device: where memory and work live. Two implement it, `host` and `cuda` (see devices.hpp for the
-// list); tests/native/device_conformance.cpp, device_streams.cpp and device_graphs.cpp run every rule below on each.
+// The contract of a device: where memory and work live. Two implement it, `host` and `cuda` (list_devices() has them);
+// tests/native/device_conformance.cpp, device_streams.cpp and device_graphs.cpp run every rule below on each.
 //
 // Rules for all implementations:
 // - Thread-safe. No call blocks on earlier stream work unless it says so.
@@ -21,13 +21,43 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
-#include "onstream/base/clock.hpp"
-#include "onstream/base/fd.hpp"
-#include "onstream/device/kernel.hpp"
-
 namespace onstream {
+
+// How memory gets from process to process, which the library alone does (device/export.hpp).
+class Attachment;
+class Fd;
+class Mapping;
+struct Export;
+struct ExportRecord;
+struct ProcessRecord;
+
+// --- kernels, as the host launches them (kernel.hpp says how they are written) ---
+
+// Threads of a block: a bound known to the compiler leaves each thread 128 registers, and bodies do not spill.
+constexpr int kMaxThreads = 512;
+
+struct Grid {
+  int blocks = 1;
+  int threads = 1;  // of each block, at most kMaxThreads; ignored by the host device
+};
+
+struct Kernel {
+  const char* name;
+  void (*host)(const void* body, int blocks);
+  const void* cuda;  // address of a __global__ function taking the body by value; null in a build without CUDA
+};
+
+// The expression in a build with CUDA; else null, and the address it names need not exist.
+#ifdef ONSTREAM_WITH_CUDA
+#define ONSTREAM_CUDA_ADDRESS(address) address
+#else
+#define ONSTREAM_CUDA_ADDRESS(address) nullptr
+#endif
+
+// --- memory and streams ---
 
 enum class DeviceKind : std::int32_t { host, cuda };
 
@@ -73,26 +103,6 @@ struct MemoryInfo {
   friend bool operator==(const MemoryInfo&, const MemoryInfo&) = default;
 };
 
-// How another process finds exported memory. Plain data: travels on a socket, with at most one file descriptor.
-struct ExportRecord {
-  DeviceKind device = DeviceKind::host;
-  MemoryKind kind = MemoryKind::host;
-  std::int32_t device_index = -1;
-  std::int32_t pid = 0;
-  std::uint64_t process_id = 0;  // random per process: tells apart processes with one pid in two namespaces
-  std::uint64_t base = 0;        // in the exporter's address space
-  std::uint64_t bytes = 0;
-  std::uint64_t id = 0;
-  std::uint32_t flavour = 0;  // the implementation's own: which kind of handle
-  std::uint32_t has_fd = 0;
-  std::array<std::uint8_t, 64> handle{};
-};
-
-struct Export {
-  ExportRecord record;
-  Fd fd;
-};
-
 // An allocation. Freed with the last owner.
 class Memory {
  public:
@@ -115,14 +125,6 @@ class SmallMemory : public Memory {
 struct SmallCopies {
   std::string how;
   std::string why;
-};
-
-// Imported memory: a peer's allocation in this address space. Unmapped with the last owner.
-class Mapping {
- public:
-  virtual ~Mapping() = default;
-  virtual std::byte* data() const = 0;  // corresponds to ExportRecord::base
-  virtual std::size_t bytes() const = 0;
 };
 
 // One thing that a stream itself does with a word of memory, without a kernel: see Device::operate().
@@ -171,23 +173,6 @@ class Graph {
   virtual std::size_t nodes() const = 0;  // operations in it; 0: nothing was captured
 };
 
-// How a peer finds this process, to copy from and to its plain memory. Plain data.
-struct ProcessRecord {
-  std::int32_t pid = 0;  // as this process sees itself
-  std::uint64_t process_id = 0;
-  std::uint64_t word_address = 0;  // where the process id lies, to be read as a proof
-};
-
-class Relay;
-
-// The right to copy from and to the plain memory of another process. Ends with the last owner.
-class Attachment {
- public:
-  virtual ~Attachment() = default;
-  virtual std::uint64_t base() const = 0;           // added to an address of that process, for kernels here
-  virtual void relay_by(std::shared_ptr<Relay>) {}  // where the system refuses later; see relay.hpp
-};
-
 // The work that a stream's next op comes behind, to tell whether kernels were launched here since: this library's
 // kernels let the next one in before they end (cuda/entry.cuh). Host devices start an op only when the one before has
 // ended.
@@ -196,6 +181,73 @@ struct Behind {
   std::uint64_t capture = 0;   // which capture the stream is in, a number that never comes again; 0: none
   bool joins = false;          // a capture: behind work of several streams
 };
+
+// Symmetric memory: every rank allocates it together, zeroed, and can address every peer's part that its device
+// reaches. A part is its owner's until the owner's last handle goes, or Fabric::free(); peers may use it no longer. A
+// peer that has mapped it, and still does, finds memory there all the same; the owner's proxy refuses, and the world
+// fails.
+class Segment : public LaunchGuard {
+ public:
+  // All three throw closed once the segment was freed.
+  virtual std::byte* local() const = 0;
+  // rank's part in this rank's address space; local() for itself. Throws unsupported, saying why, where this rank
+  // cannot load and store it.
+  virtual std::byte* peer(int rank) const = 0;
+  // The address that rank itself has for its part. Never to be followed by another.
+  virtual std::uint64_t address_at(int rank) const = 0;
+
+  virtual bool direct(int rank) const = 0;                 // whether peer() works, now
+  virtual const std::string& why_not(int rank) const = 0;  // "" where it does
+  virtual bool direct_everywhere() const = 0;              // every rank reaches every part; the same on every rank
+  virtual std::size_t bytes() const = 0;
+  virtual MemoryKind kind() const = 0;
+  virtual std::uint64_t number() const = 0;  // of this world's segments, from 1; the same on every rank
+};
+
+// Counts of one rank's registration cache, and its contents.
+struct ReachStatistics {
+  // Look-ups, since the world was made.
+  std::uint64_t hits = 0;         // answered from the cache
+  std::uint64_t misses = 0;       // the peer was asked to map an allocation
+  std::uint64_t failures = 0;     // ... and could not
+  std::uint64_t unreachable = 0;  // of memory that cannot leave its process
+  std::uint64_t stale = 0;        // allocations that were dropped, as they had been freed
+  // Present registrations; segments are not counted.
+  std::uint64_t exposed = 0;  // allocations of this rank, once for each peer that maps them
+  std::uint64_t exposed_bytes = 0;
+  std::uint64_t imported = 0;  // peers' allocations that this rank maps
+  std::uint64_t imported_bytes = 0;
+};
+
+// --- words of memory that ranks share ---
+
+// How a signal changes its word.
+enum class SignalOp : std::uint8_t { set, add };
+
+enum class AtomicOp : std::uint8_t { fetch, set, add, bit_and, bit_or, bit_xor, swap, compare_swap };
+
+const char* name_of(AtomicOp op);                  // "fetch", "set", "add", "and", ..., "compare_swap"
+AtomicOp atomic_op_from(const std::string& name);  // throws invalid_argument with all the names
+
+// The comparison of a wait, the word on the left. `reached` counts: it holds from the value on, also across a wrap.
+enum class Compare : std::uint8_t { eq, ne, gt, ge, lt, le, reached, any_bit };
+
+const char* name_of(Compare compare);  // "eq", ..., "any_bit"
+
+enum class Sign : std::uint8_t { unsigned_word, signed_word };
+
+// The condition of a wait.
+struct Until {
+  Compare compare = Compare::reached;
+  std::uint64_t value = 0;
+  std::size_t width = 8;
+  Sign sign = Sign::unsigned_word;
+};
+
+std::string text_of(const Until& until);       // "a word of 8 B to be at least 3"
+std::string condition_of(const Until& until);  // "to be at least 3"
+
+// --- the contract ---
 
 class Device {
  public:
@@ -249,7 +301,7 @@ class Device {
   // remote process addresses (foreign.hpp). The owner of the memory sends its record; the peer attaches, with the
   // process id that the system knows the owner by. Nothing, and throws unsupported with the reason, where that cannot
   // be.
-  virtual std::optional<ProcessRecord> process_record() { return std::nullopt; }
+  virtual std::optional<ProcessRecord> process_record();
   virtual std::shared_ptr<Attachment> attach(const ProcessRecord& record, pid_t pid);
 
   // --- streams ---
@@ -330,5 +382,35 @@ void wait_value(Device& device, Word* word, Word value, Stream stream) {
   const WordOp op{WordAct::wait_equal, sizeof(Word), word, value};
   device.operate({&op, 1}, stream);
 }
+
+// --- the list of devices ---
+
+struct DeviceRow {
+  DeviceKind kind;
+  int index;
+  std::string name;
+  std::uint64_t memory_bytes;
+};
+
+// Every device of this machine, GPUs first; the host device is always there. Never throws: without a driver or without
+// CUDA in the build there are simply no GPUs (no_cuda_reason() says why).
+std::vector<DeviceRow> list_devices();
+
+// Why cuda devices are absent: "built without CUDA", "no driver", ... Empty when there are some.
+std::string no_cuda_reason();
+
+// The GPU that the calling thread has made current (cudaSetDevice), 0 if none; nothing where there are no GPUs.
+std::optional<int> current_gpu();
+
+// How small copies from the CPU to kernels work on devices of a kind, without opening one.
+SmallCopies small_copies_of(DeviceKind kind);
+
+// Why no process of this machine can copy from another's plain memory (device/kernel/foreign.hpp); empty if it may
+// work.
+std::string no_attach_reason();
+
+// Opens the device that `spec` names: "host", "cuda:N", "cuda" (GPU number local_rank modulo their count), or "auto"
+// (cuda if there are GPUs, else host). Throws unsupported with no_cuda_reason().
+std::shared_ptr<Device> open_device(const std::string& spec, int local_rank);
 
 }  // namespace onstream

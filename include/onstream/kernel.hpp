@@ -1,4 +1,17 @@
-// The device API: one-sided ops from inside a kernel, on symmetric memory. Header only; kernels take a view by value.
+// The device API: kernels written once for every device, and one-sided ops from inside them, on symmetric memory.
+// Header only.
+//
+// A kernel is one body, written once over a Group, that every device can run. A body is a trivially copyable struct
+// with
+//     template <class Group> ONSTREAM_BODY void operator()(const Group& group) const;
+// Its fields are the arguments. It never names threadIdx; it uses Group's interface alone (device/kernel/group.hpp). On
+// the host the blocks of a grid run one after the other in one thread, so a block may wait for lower-numbered blocks
+// and for other ranks, never for a higher-numbered block.
+//
+// A Kernel ties the body to its launchers: define it in a .cpp with host_entry<Body>, and, when CUDA is built, with the
+// address of cuda_entry<Body> (device/cuda/entry.cuh) from a .cu file: ONSTREAM_CUDA_ADDRESS(that address).
+//
+// One-sided ops: kernels take a view by value.
 //
 //   __global__ void step(onstream::SegmentView view, double* mine, const double* edge, std::uint64_t* flag, int next) {
 //     const onstream::BlockScope block;
@@ -23,10 +36,13 @@
 #include <cstring>
 #include <type_traits>
 
+#include "onstream/device.hpp"
+#include "onstream/device/entry.hpp"
 #include "onstream/device/kernel/atomics.hpp"
 #include "onstream/device/kernel/compare.hpp"
 #include "onstream/device/kernel/scopes.hpp"
 #include "onstream/device/kernel/wait.hpp"
+#include "onstream/error.hpp"
 
 namespace onstream {
 

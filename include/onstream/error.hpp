@@ -1,10 +1,40 @@
-// Status: how an operation on a stream ended. A value, the same on the host and in kernels.
+// The two ways a failure travels.
+//
+// Control path (set-up, building a plan, bad arguments): a call throws Error, whose text names the failure, the values
+// and the remedy. Data path (anything that runs on a stream): a Status, a value, the same on the host and in kernels.
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 
 namespace onstream {
 
+enum class ErrorCode {
+  invalid_argument,  // the caller's values cannot work
+  unsupported,       // this machine or build lacks the feature asked for
+  system,            // the operating system or the driver refused
+  timeout,           // a deadline passed
+  aborted,           // the world failed while, or before, the call ran
+  closed,            // the object was destroyed or the peer said goodbye
+  truncated,         // a message was larger than its receive (Status::truncated, told by a call that looks for faults)
+  unmapped,          // a message's buffer was freed before it was copied (Status::unmapped, told in the same way)
+};
+
+const char* name_of(ErrorCode code);
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  ErrorCode code() const { return code_; }
+  // Of a world that has failed, or that fails with it.
+  bool of_failure() const { return code_ == ErrorCode::timeout || code_ == ErrorCode::aborted; }
+
+ private:
+  ErrorCode code_;
+};
+
+// How an operation on a stream ended.
 enum class [[nodiscard]] Status : std::uint64_t {
   ok = 0,
   pending,    // not finished yet (test() on a request)

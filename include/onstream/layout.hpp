@@ -11,8 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "onstream/device/kernel/group.hpp"
-
 namespace onstream {
 
 // The kernel's view: plain data. Byte offset of run k: the mixed-radix digits of k over counts, times strides.

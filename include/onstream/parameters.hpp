@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +23,7 @@ struct ParameterRow {
 
 struct Parameters {
 #define ONSTREAM_PARAMETER(name, type, default_value, unit, doc) type name = default_value;
-#include "onstream/base/parameter_table.inc"
+#include "onstream/parameter_table.inc"
 #undef ONSTREAM_PARAMETER
 
   // Defaults overridden by ONSTREAM_* variables. Throws invalid_argument naming the variable whose value cannot be
@@ -49,9 +48,5 @@ struct Parameters {
   std::vector<std::string> set_by_;  // in table order; empty means "default"
   std::vector<std::string> unknown_variables_;
 };
-
-// A variable that users of another library know and its interface in compat/ honours (SHMEM_SYMMETRIC_SIZE); nothing
-// where it is not set. Throws invalid_argument for a name that is not on the list of those.
-std::optional<std::string> foreign_variable(std::string_view name);
 
 }  // namespace onstream

@@ -1,4 +1,5 @@
-// World: the set of ranks of a job and everything they share. The door of the library.
+// World: the set of ranks of a job and everything they share. The door of the library. Classes that it gives and that
+// are only declared here have headers of their own.
 //
 // Several worlds may exist at once, and one may be destroyed and made again. Destruction is not collective, but a world
 // must outlive the work enqueued through it; the destructor waits for that work, bounded by the deadline. Its Plans and
@@ -20,19 +21,24 @@
 #include <string>
 #include <vector>
 
-#include "onstream/collective/collective.hpp"
-#include "onstream/halo/halo.hpp"
-#include "onstream/message/message.hpp"
-#include "onstream/one_sided/host/context.hpp"
-#include "onstream/one_sided/host/heap.hpp"
-#include "onstream/one_sided/stream/one_sided.hpp"
-#include "onstream/one_sided/stream/team.hpp"
-#include "onstream/plan/plan.hpp"
-#include "onstream/transport/fabric.hpp"
+#include "onstream/device.hpp"
+#include "onstream/error.hpp"
+#include "onstream/failure.hpp"
+#include "onstream/launch.hpp"
+#include "onstream/message.hpp"
+#include "onstream/parameters.hpp"
 
 namespace onstream {
 
-class MessageEngine;
+class Collective;     // collective.hpp
+class Fabric;         // the library's own
+class MessageEngine;  // the library's own
+class OneSided;       // one_sided.hpp
+class Plan;           // plan.hpp
+class PlanBuilder;    // plan.hpp
+class Team;           // one_sided.hpp
+class Window;         // one_sided.hpp
+struct HaloSpec;      // halo.hpp
 
 class World {
  public:
@@ -97,7 +103,8 @@ class World {
               std::size_t* received = nullptr);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options = {});
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options = {});
-  Exchange isendrecv(const Outgoing& out, const Incoming& in);  // posts both, or, if either is refused, none
+  // Posts both, or, if either is refused, none.
+  Exchange isendrecv(const Outgoing& out, const Incoming& in);
   // How the send ended, or, if that is ok, the receive.
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received = nullptr);
   Status wait(const std::shared_ptr<Request>& request);  // any number of times: the same status again

@@ -1,0 +1,71 @@
+// Messages: tagged, in order, on a stream.
+//
+// Each (source, destination, tag) is an independent queue, a lane; between two ranks, per lane, messages match in
+// posting order. The program must order streams whose ops are of one lane and direction (one stream, or events), as the
+// order of the ops matches them. Threads need no order: calls in which the host waits, or posts, run one at a time of
+// each lane and direction, so each message goes to one receive, and whole, whichever thread's that is; a call may wait
+// for those before it. A message shorter than its receive is fine; a longer one is `truncated` on both sides.
+//
+//   send    done on the stream when the buffer may be reused. Up to ll_max_bytes, and up to spread_max_bytes on the
+//           first spread_tags lanes of cuda, it runs ahead of its receive while the lane's ring has room; beyond that
+//           it waits for its receive, as MPI's standard send may.
+//   recv    done on the stream when the data is there.
+//   sendrecv   both at once: neither waits for the other, so all ranks of a ring may call it. One kernel on cuda, where
+//           kernels can touch both buffers. Buffers that overlap are refused.
+//   isend, irecv   done on the stream at once; the request completes at its wait. A small isend on a stream, or by path
+//           ll, is done once the ring of its lane has room. A request may be let go before; that its message was too
+//           large is then told at the receiver alone. Waiting for it again is allowed: the host is given the same
+//           status at once, and a stream goes on.
+//
+// Only bytes travel: that both sides mean the same element type is the program's affair. Of each lane and source,
+// tag_receives receives may be posted and not waited for; the call that asks for one more throws invalid_argument, and
+// all goes on. (Graphs are not counted when they are captured: a replay that posts too many fails the world.)
+//
+// Wrong arguments throw, and so does every call once the world has failed (aborted, with the story). How an op ends is
+// a value: the host-synchronous forms return its Status, which must be looked at; on a stream, its fault is kept in the
+// world (World::check, take_faults, failure).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "onstream/device.hpp"
+#include "onstream/path.hpp"
+
+namespace onstream {
+
+struct MessageOptions {
+  int tag = 0;
+  Path path = Path::automatic;
+  // For a call that blocks, or a request that this thread waits for next: the status alone tells if the message was
+  // truncated or unmapped. World::check(), finish() and take_faults(), which any thread may call, do not tell it too.
+  bool told_by_wait = false;
+};
+
+// One of several messages to be posted together.
+struct Outgoing {
+  const void* source = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0;
+  MessageOptions options;
+};
+
+// A message to be received.
+struct Incoming {
+  void* destination = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0;
+  MessageOptions options;
+};
+
+// An isend or irecv on its way. It keeps the memory that it needs; the buffer stays the caller's and must live until
+// the wait.
+class Request;
+
+// Both halves of a sendrecv. Wait for the receive first: the peer may wait for its fetch.
+struct Exchange {
+  std::shared_ptr<Request> sent;
+  std::shared_ptr<Request> arriving;
+};
+
+}  // namespace onstream
