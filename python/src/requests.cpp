@@ -10,6 +10,7 @@
 #include "gil.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/lifetime/streams.hpp"
+#include "onstream/message/message.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "waiting.hpp"
 

@@ -5,6 +5,7 @@
 
 #include "check.hpp"
 #include "onstream/device/kernel/group.hpp"
+#include "onstream/kernel.hpp"
 #include "onstream/layout.hpp"
 #include "onstream/one_sided.hpp"
 #include "onstream/symmetric.hpp"

@@ -5,6 +5,7 @@
 // sends and receives of a group do not wait for each other.
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "onstream/world.hpp"
