@@ -1,6 +1,6 @@
 #include "buffers.hpp"
 
-#include "onstream/device/kernel/foreign.hpp"
+#include "onstream/device/kernel/remote_process.hpp"
 #include "onstream/transport/buffer.hpp"
 #include "refusal.hpp"
 
@@ -79,7 +79,7 @@ void Buffers::make_known(std::size_t number, const Registration& what, const Mem
     if (peer == rank_) {
       there = number_of(what.buffer);
     } else if (!stage_) {
-      there = fabric_.expose(what.buffer, what.bytes, peer);
+      there = fabric_.export_to_peer(what.buffer, what.bytes, peer);
       mapped = mapped || there.has_value();
       if (!there) there = fabric_.attach_for_good(what.buffer, peer);
     }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "onstream/device/kernel/foreign.hpp"
+#include "onstream/device/kernel/remote_process.hpp"
 #include "refusal.hpp"
 
 namespace onstream::am {
@@ -18,8 +18,8 @@ Mover::Mover(World& world, const Mailbox& mailbox)
 Mover::~Mover() { let_go_of(world_.device(), stream_); }
 
 Way Mover::way_of(const Payload& payload, const Target& target) const {
-  if (target.here == 0) return Way::helper;
-  if (is_remote_process(target.here)) return Way::foreign;
+  if (target.here == 0) return Way::proxy;
+  if (is_remote_process(target.here)) return Way::remote_process;
   if (on_host_) return Way::cpu;
   const bool near = world_.device().inspect(payload.local).kind != MemoryKind::device;
   return near && target.cpu ? Way::cpu : Way::stream;
@@ -31,7 +31,7 @@ Window Mover::window_of(const Payload& payload, const Target& target) const {
 
 void Mover::move_now(Way way, const Payload& payload, const Target& target) {
   if (payload.bytes == 0) return;
-  if (way == Way::helper) {
+  if (way == Way::proxy) {
     const Window window = window_of(payload, target);
     const Remote there{window, payload.rank, payload.offset};
     if (payload.direction == Direction::put) return world_.one_sided().put(there, payload.local, payload.bytes);

@@ -1,9 +1,9 @@
 // Mover: how a payload travels between a local buffer and a peer's registered one, and how slots are published behind
 // it.
 //
-// Four ways, by the memory that this rank reaches: its CPU copies (cpu); the system does, process to process (foreign);
-// its GPU does, on one stream of the rank's, and stores the words of the events behind the payload (stream); the
-// owner's proxy thread does (helper). All but stream are done when the call returns. Thread-safe.
+// Four ways, by the memory that this rank reaches: its CPU copies (cpu); the system does, process to process
+// (remote_process); its GPU does, on one stream of the rank's, and stores the words of the events behind the payload
+// (stream); the owner's proxy thread does (proxy). All but stream are done when the call returns. Thread-safe.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@
 
 namespace onstream::am {
 
-enum class Way { cpu, foreign, stream, helper };
+enum class Way { cpu, remote_process, stream, proxy };
 enum class Direction { put, get };
 
 struct Payload {

@@ -71,17 +71,17 @@ void Runtime::finish_messages() noexcept {
 void Runtime::meet() {
   const bool stage = fabric().parameters().path == "stage";
   const auto mine = [&] {
-    if (world_->device().kind() != DeviceKind::host || stage) return std::string("helper");
+    if (world_->device().kind() != DeviceKind::host || stage) return std::string("proxy");
     for (int peer = 0; peer < size(); ++peer) {
-      if (!fabric().attach(this, peer)) return std::string("helper");
+      if (!fabric().attach(this, peer)) return std::string("proxy");
     }
     return std::string();
   };
-  bool helper = false;
-  for (const std::string& said : fabric().agree("the links of registered buffers", mine)) {
-    helper = helper || said == "helper";
+  bool proxy = false;
+  for (const std::string& stated : fabric().agree("the links of registered buffers", mine)) {
+    proxy = proxy || stated == "proxy";
   }
-  if (helper && size() > 1) world_->one_sided().start_helper();
+  if (proxy && size() > 1) world_->one_sided().start_proxy();
   HostGroup::store_release(&mailbox_.port(rank(), 0).generation, 1);  // the first link's, on every rank
   fabric().barrier("the first link");
 }

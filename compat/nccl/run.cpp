@@ -115,7 +115,7 @@ double predicted_us(std::span<const Call> ops) {
     const Inside inside(*op.comm);
     const World& world = *op.comm->world;
     const auto ranks = static_cast<std::size_t>(world.size());
-    const collective::Machine machine = collective::machine_of(*world.fabric(), world.rank(), ranks);
+    const collective::MachineTraits machine = collective::machine_of(*world.fabric(), world.rank(), ranks);
     const CollectiveCall call = collective_of(op);
     total_us += collective::choose(call, machine).cost_us(call, machine);
   }

@@ -41,7 +41,7 @@ struct Apart {
   std::ptrdiff_t sst;
 
   // The stride of a single element is not looked at.
-  Context::Steps bytes(Length length) const {
+  Context::Strides bytes(Length length) const {
     if (length.count == 1) return {0, 0};
     return {in_bytes(dst, length), in_bytes(sst, length)};
   }

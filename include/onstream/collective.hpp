@@ -118,11 +118,11 @@ struct CollectiveCall {
   Combine combine;  // instead of type and op, on elements of so many bytes
   std::size_t element_bytes = 0;
   // Instead of type and op, too: a functor (user_op.hpp). Then `count` is in bytes, of whole elements.
-  const collective::UserKernels* own = nullptr;
-  std::vector<std::byte> own_state;  // its members; none: it has none
-  std::uint64_t own_digest = 0;      // of which functor it is
-  std::uint64_t stage_of = 0;        // the signature of the call that this is a stage of
-  OpKind named = OpKind::none;       // in faults, where this is a part of another call; see name()
+  const collective::UserKernels* user_kernels = nullptr;
+  std::vector<std::byte> user_state;  // its members; none: it has none
+  std::uint64_t user_digest = 0;      // of which functor it is
+  std::uint64_t stage_of = 0;         // the signature of the call that this is a stage of
+  OpKind named = OpKind::none;        // in faults, where this is a part of another call; see name()
   // all_to_all_v and all_gather_v: for each rank of the team, in elements.
   std::vector<std::size_t> send_counts;
   std::vector<std::size_t> send_offsets;
@@ -223,7 +223,7 @@ class Collective {
 
  private:
   class Implementation;
-  class Planned;
+  class PlannedCollective;
   class CompiledCall;
   explicit Collective(std::shared_ptr<Implementation> implementation);
   std::shared_ptr<Implementation> implementation_;  // plans share it
@@ -286,7 +286,7 @@ class Neighbourhood {
 
  private:
   class Implementation;
-  class Planned;
+  class PlannedExchange;
   std::shared_ptr<Implementation> implementation_;  // plans share it
 };
 

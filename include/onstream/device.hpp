@@ -205,7 +205,7 @@ class Segment : public LaunchGuard {
 };
 
 // Counts of one rank's registration cache, and its contents.
-struct ReachStatistics {
+struct PeerMappingStatistics {
   // Look-ups, since the world was made.
   std::uint64_t hits = 0;         // answered from the cache
   std::uint64_t misses = 0;       // the peer was asked to map an allocation
@@ -213,8 +213,8 @@ struct ReachStatistics {
   std::uint64_t unreachable = 0;  // of memory that cannot leave its process
   std::uint64_t stale = 0;        // allocations that were dropped, as they had been freed
   // Present registrations; segments are not counted.
-  std::uint64_t exposed = 0;  // allocations of this rank, once for each peer that maps them
-  std::uint64_t exposed_bytes = 0;
+  std::uint64_t exported = 0;  // allocations of this rank, once for each peer that maps them
+  std::uint64_t exported_bytes = 0;
   std::uint64_t imported = 0;  // peers' allocations that this rank maps
   std::uint64_t imported_bytes = 0;
 };
@@ -298,9 +298,9 @@ class Device {
   virtual void prefetch(void* address, std::size_t bytes, DeviceKind where, Stream stream) = 0;
 
   // Plain host memory of other processes, which nobody maps: whether kernels of this device can copy from and to it, by
-  // remote process addresses (foreign.hpp). The owner of the memory sends its record; the peer attaches, with the
-  // process id that the system knows the owner by. Nothing, and throws unsupported with the reason, where that cannot
-  // be.
+  // remote process addresses (remote_process.hpp). The owner of the memory sends its record; the peer attaches, with
+  // the process id that the system knows the owner by. Nothing, and throws unsupported with the reason, where that
+  // cannot be.
   virtual std::optional<ProcessRecord> process_record();
   virtual std::shared_ptr<Attachment> attach(const ProcessRecord& record, pid_t pid);
 
@@ -405,8 +405,8 @@ std::optional<int> current_gpu();
 // How small copies from the CPU to kernels work on devices of a kind, without opening one.
 SmallCopies small_copies_of(DeviceKind kind);
 
-// Why no process of this machine can copy from another's plain memory (device/kernel/foreign.hpp); empty if it may
-// work.
+// Why no process of this machine can copy from another's plain memory (device/kernel/remote_process.hpp); empty if it
+// may work.
 std::string no_attach_reason();
 
 // Opens the device that `spec` names: "host", "cuda:N", "cuda" (GPU number local_rank modulo their count), or "auto"

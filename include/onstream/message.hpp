@@ -39,7 +39,7 @@ struct MessageOptions {
   Path path = Path::automatic;
   // For a call that blocks, or a request that this thread waits for next: the status alone tells if the message was
   // truncated or unmapped. World::check(), finish() and take_faults(), which any thread may call, do not tell it too.
-  bool told_by_wait = false;
+  bool reported_by_wait = false;
 };
 
 // One of several messages to be posted together.

@@ -37,7 +37,7 @@ namespace one_sided {
 
 class Lent;
 struct ProxyRequest;
-enum class Work : std::uint64_t;
+enum class ProxyWork : std::uint64_t;
 
 // A Batch is a list of these, as a kernel runs it (one_sided/kernel/step.hpp).
 enum class StepKind : std::uint8_t {
@@ -80,14 +80,14 @@ class Window {
   Window(const Fabric& fabric, std::shared_ptr<Segment> segment);
   // Not collective: memory of one rank, `bytes` at `there` in its own address space, as this rank alone has heard of
   // it. `here` is where this rank's kernels address it; 0: they do not, and the owner's proxy must run
-  // (OneSided::start_helper) and may touch it (OneSided::lend).
-  struct Known {
+  // (OneSided::start_proxy) and may touch it (OneSided::lend).
+  struct KnownMemory {
     int rank;
     std::uint64_t there;
     std::uint64_t here;
     std::size_t bytes;
   };
-  Window(const Fabric& fabric, const Known& known);
+  Window(const Fabric& fabric, const KnownMemory& known);
 
   int ranks() const { return static_cast<int>(parts_.size()); }
   std::size_t bytes(int rank) const { return part(rank).bytes; }
@@ -95,7 +95,7 @@ class Window {
   bool direct(int rank) const { return part(rank).here != 0 || part(rank).bytes == 0; }
   const std::string& why_not(int rank) const { return part(rank).why_not; }
   // Some rank cannot address some other's part. The same answer on every rank.
-  bool needs_helper() const { return needs_helper_; }
+  bool needs_proxy() const { return needs_proxy_; }
 
   // Whose parts these are; 0: no segment's.
   std::uint64_t segment_number() const { return segment_ == nullptr ? 0 : segment_->number(); }
@@ -107,19 +107,19 @@ class Window {
   std::uint64_t at(int rank, std::size_t offset, std::size_t bytes) const;
 
  private:
-  struct Part {
+  struct WindowPart {
     std::uint64_t bytes = 0;
     std::uint64_t here = 0;   // in this rank's address space; 0: cannot be addressed
     std::uint64_t there = 0;  // in its owner's
     std::string why_not;
     std::uint64_t lent_id = 0;
   };
-  const Part& part(int rank) const;
+  const WindowPart& part(int rank) const;
   // Throws invalid_argument with whose parts these are and the joined words, unless `good`.
   void check(bool good, const auto&... why) const;
 
-  std::vector<Part> parts_;
-  bool needs_helper_ = false;
+  std::vector<WindowPart> parts_;
+  bool needs_proxy_ = false;
   std::shared_ptr<Segment> segment_;
   std::shared_ptr<const void> loan_;  // of this rank's part, where some peer needs it
 };
@@ -181,7 +181,7 @@ class Batch {
   std::span<const one_sided::Step> steps() const {
     return many_.empty() ? std::span(few_.data(), few_count_) : std::span(many_);
   }
-  // Numbers of the segments that it reaches through helpers: no step has an address there.
+  // Numbers of the segments that it reaches through proxies: no step has an address there.
   std::span<const std::uint64_t> staged() const { return staged_; }
   bool empty() const { return few_count_ == 0; }
   // All of another batch of the same world.
@@ -193,15 +193,15 @@ class Batch {
   one_sided::Step* last();  // of the steps; null: none
   void add_copy(std::uint64_t target, std::uint64_t source, std::size_t bytes, int peer, std::uint64_t local);
   void write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op);
-  void atomic_by_helper(AtomicOp op, const Remote& word, std::uint64_t target, std::size_t width, std::uint64_t value,
-                        void* old);
-  bool asks_helper(const Remote& place);
-  static std::uint64_t asked_of(const Remote& place, one_sided::Work work);
-  void claim_helper(int peer);
+  void atomic_by_proxy(AtomicOp op, const Remote& word, std::uint64_t target, std::size_t width, std::uint64_t value,
+                       void* old);
+  bool asks_proxy(const Remote& place);
+  static std::uint64_t asked_of(const Remote& place, one_sided::ProxyWork work);
+  void claim_proxy(int peer);
   // Leave the request in one of the peer's slots, and wait until the request there is done.
-  void ask_helper(int peer, std::size_t slot, const one_sided::ProxyRequest& request);
-  void await_helper(int peer, std::size_t slot);
-  void release_helper(int peer);
+  void ask_proxy(int peer, std::size_t slot, const one_sided::ProxyRequest& request);
+  void await_proxy(int peer, std::size_t slot);
+  void release_proxy(int peer);
 
   OneSidedImplementation* one_sided_;
   std::array<one_sided::Step, 4> few_;  // the steps of one op, without an allocation
@@ -280,7 +280,7 @@ class OneSided {
 
   // Collective: from here on this rank's proxy serves windows that peers make alone, where this rank lends them the
   // memory.
-  void start_helper();
+  void start_proxy();
   // While the handle lives, peers that know the address may have this rank's proxy touch the memory, which is the
   // caller's. Not collective. The handle's end may wait for the proxy's work on the memory.
   std::shared_ptr<const void> lend(const void* address, std::size_t bytes);

@@ -13,6 +13,7 @@
 #include "onstream/message.hpp"
 #include "onstream/one_sided.hpp"
 #include "onstream/parameters.hpp"
+#include "onstream/path.hpp"
 #include "onstream/plan.hpp"
 #include "onstream/symmetric.hpp"
 #include "onstream/user_op.hpp"

@@ -96,20 +96,20 @@ class Heap {
   MemoryKind kind() const { return options_.kind; }
 
  private:
-  struct Piece {
+  struct HeapBlock {
     std::size_t segment;
     std::size_t offset;
   };
-  std::optional<Piece> find(std::size_t bytes, std::size_t alignment);
-  std::optional<Piece> piece_of(const void* address) const;
-  Piece claim(std::size_t bytes, std::size_t alignment);
+  std::optional<HeapBlock> find(std::size_t bytes, std::size_t alignment);
+  std::optional<HeapBlock> piece_of(const void* address) const;
+  HeapBlock claim(std::size_t bytes, std::size_t alignment);
   void add_segment(std::size_t bytes);
   std::size_t common_alignment(const Segment& segment) const;
   void drop_last_segment();
   std::size_t largest_alignment() const;
   // By a further segment for such a piece, of so many bytes; nothing: it may not, or no memory has as many.
   std::optional<std::size_t> growth_for(std::size_t bytes, std::size_t alignment) const;
-  std::byte* address_of(const Piece& piece) const;
+  std::byte* address_of(const HeapBlock& piece) const;
   void zero(std::byte* begin, std::size_t bytes);
   // Throws, naming the ranks, unless all make this very call; where the check is on, a barrier.
   void agree(const std::string& call) const;
@@ -136,12 +136,12 @@ class Context {
   void put_later(void* to, const void* source, std::size_t bytes, int rank);
   void get_later(void* to, const void* source, std::size_t bytes, int rank);
   // `count` elements of `element` bytes, that many bytes apart on each side.
-  struct Steps {
+  struct Strides {
     std::ptrdiff_t to;
     std::ptrdiff_t source;
   };
-  void put_strided(void* to, const void* source, Steps steps, std::size_t element, std::size_t count, int rank);
-  void get_strided(void* to, const void* source, Steps steps, std::size_t element, std::size_t count, int rank);
+  void put_strided(void* to, const void* source, Strides steps, std::size_t element, std::size_t count, int rank);
+  void get_strided(void* to, const void* source, Strides steps, std::size_t element, std::size_t count, int rank);
   // Layouts of equal bytes().
   void put_layout(void* to, const Layout& to_layout, const void* source, const Layout& source_layout, int rank);
   void get_layout(void* to, const Layout& to_layout, const void* source, const Layout& source_layout, int rank);
@@ -313,7 +313,7 @@ class Context {
   bool test_word(const void* word, const Until& until);
   std::uint64_t atomic_word(AtomicOp op, void* word, std::size_t width, std::uint64_t value, std::uint64_t expected,
                             int rank);
-  enum class Direction { put, get };
+  enum class PutOrGet { put, get };
   struct Carriage {
     const char* name;
     void* to;
@@ -321,7 +321,7 @@ class Context {
     const void* source;
     const Layout* source_layout;
     int rank;
-    Direction direction;
+    PutOrGet direction;
   };
   template <class T>
   static Until until_of(Compare compare, T value) {

@@ -161,7 +161,7 @@ class World {
   std::string paths() const;         // the rules by which paths and algorithms are taken (docs/paths.md)
 
   struct Statistics {
-    ReachStatistics reach;
+    PeerMappingStatistics peer_mapping;
     std::size_t message_bytes = 0;  // device memory for messages of all ranks and tags
     std::size_t segment_bytes = 0;  // of all segments that the library made, those for messages included
   };

@@ -335,7 +335,7 @@ class World:
     def statistics(self) -> dict[str, int]:
         """
         The library's counters and memory. registration_...: how look-ups of buffers for peers ended (refused:
-        memory that cannot leave its process; stale: freed since). exposed: this rank's memory that peers map; imported:
+        memory that cannot leave its process; stale: freed since). exported: this rank's memory that peers map; imported:
         peers' memory that this rank maps. message_bytes, segment_bytes: device memory of the library's own.
         """
 

@@ -125,7 +125,7 @@ std::size_t block_on(WorldState& state, Message message) {
 
 std::size_t block(WorldHandle self, Message message) {
   const BlockingCall call(nb::cast<PyWorld&>(self).state());
-  message.options.told_by_wait = true;
+  message.options.reported_by_wait = true;
   if (message.world->device().kind() == DeviceKind::host) return block_on(state_of(self), std::move(message));
   PyRequest request = post(self, std::move(message));
   request.wait_on_host();
@@ -166,7 +166,7 @@ std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const W
   const BlockingCall call(nb::cast<PyWorld&>(self).state());
   reap(self);
   World& world = *out.world;
-  out.options.told_by_wait = in.options.told_by_wait = true;
+  out.options.reported_by_wait = in.options.reported_by_wait = true;
   Exchange both = perform(world, what, [&] { return world.isendrecv(out.outgoing(), in.incoming()); });
   PyRequest arriving = request_for(self, std::move(in), std::move(both.arriving));
   PyRequest sent = request_for(self, std::move(out), std::move(both.sent));

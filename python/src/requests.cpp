@@ -151,7 +151,7 @@ void WorldState::add(const std::shared_ptr<Closable>& closable) {
 namespace {
 
 // A new stream may have to wait for running kernels, and those for other threads of this process.
-StreamPool::Lease leased(const World& world) {
+StreamPool::StreamLease leased(const World& world) {
   const GilRelease release;
   return world.fabric()->streams()->lease();
 }
@@ -161,7 +161,7 @@ StreamPool::Lease leased(const World& world) {
 void WorldState::run_and_wait(const std::function<void(Stream)>& enqueue, const std::function<void()>& on_interrupt) {
   const auto mine = open();
   Device& device = mine->device();
-  const StreamPool::Lease lease = leased(*mine);
+  const StreamPool::StreamLease lease = leased(*mine);
   const Stream stream = lease.get();
   try {
     interruptible(
@@ -183,7 +183,7 @@ namespace {
 // tells of it no more.
 void tell_message_fault(const World& world, const FaultReport& fault, std::vector<FaultReport>& cut) {
   if (!fails_one_op(fault.status)) return raise_unless_ok(world, fault);
-  cut.push_back(world.fabric()->told(fault).value_or(fault));
+  cut.push_back(world.fabric()->reported(fault).value_or(fault));
 }
 
 std::string text_of(OpKind kind, std::size_t bytes, int peer, int tag) {

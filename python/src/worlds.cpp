@@ -39,8 +39,8 @@ std::shared_ptr<World> ending_without_gil(std::shared_ptr<World> world) {
 }
 
 // The Error of the world's work that no call has told of; null if there is none, or no world.
-std::exception_ptr untold_of(const std::shared_ptr<World>& world, const std::vector<Stream>& waited,
-                             const std::vector<std::shared_ptr<Event>>& besides) {
+std::exception_ptr unreported_of(const std::shared_ptr<World>& world, const std::vector<Stream>& waited,
+                                 const std::vector<std::shared_ptr<Event>>& besides) {
   try {
     if (world != nullptr) world->finish(waited, besides);
   } catch (const Error&) {
@@ -63,16 +63,16 @@ PyWorld::~PyWorld() {
   if (closed()) return;
   auto end = take_world();
   const auto besides = stream_ends();
-  const std::exception_ptr untold = [&] {
+  const std::exception_ptr unreported = [&] {
     const GilRelease release;
-    const std::exception_ptr found = untold_of(state_->left.lock(), {}, besides);
+    const std::exception_ptr found = unreported_of(state_->left.lock(), {}, besides);
     end();
     return found;
   }();
   forget_buffers();
-  if (untold == nullptr) return;
+  if (unreported == nullptr) return;
   try {
-    std::rethrow_exception(untold);
+    std::rethrow_exception(unreported);
   } catch (const Error& error) {  // nobody catches a destructor's exception
     nb::error_scope whatever_is_raised;
     set_error(error);
@@ -85,13 +85,13 @@ void PyWorld::close() {
   if (closed()) return;
   auto end = take_world();  // from here on no call begins
   const auto besides = stream_ends();
-  const std::exception_ptr untold = run_interruptible(
-      [world = state_->left, waited = state_->waited, besides] { return untold_of(world.lock(), waited, besides); },
+  const std::exception_ptr unreported = run_interruptible(
+      [world = state_->left, waited = state_->waited, besides] { return unreported_of(world.lock(), waited, besides); },
       [] {});
   end_calls();
   run_interruptible(std::move(end), [] {});
   forget_buffers();
-  if (untold != nullptr) std::rethrow_exception(untold);
+  if (unreported != nullptr) std::rethrow_exception(unreported);
 }
 
 // Points behind the work on streams, also launches of graphs. A stream that a thread synchronizes tells of its own.
@@ -163,12 +163,12 @@ namespace {
 
 std::map<std::string, std::uint64_t> statistics_of(const PyWorld& world) {
   const World::Statistics all = world.open()->statistics();
-  const ReachStatistics& reach = all.reach;
-  return {{"registration_hits", reach.hits},         {"registration_misses", reach.misses},
-          {"registration_failures", reach.failures}, {"registrations_refused", reach.unreachable},
-          {"registrations_stale", reach.stale},      {"exposed", reach.exposed},
-          {"exposed_bytes", reach.exposed_bytes},    {"imported", reach.imported},
-          {"imported_bytes", reach.imported_bytes},  {"message_bytes", all.message_bytes},
+  const PeerMappingStatistics& peers = all.peer_mapping;
+  return {{"registration_hits", peers.hits},         {"registration_misses", peers.misses},
+          {"registration_failures", peers.failures}, {"registrations_refused", peers.unreachable},
+          {"registrations_stale", peers.stale},      {"exported", peers.exported},
+          {"exported_bytes", peers.exported_bytes},  {"imported", peers.imported},
+          {"imported_bytes", peers.imported_bytes},  {"message_bytes", all.message_bytes},
           {"segment_bytes", all.segment_bytes}};
 }
 
@@ -376,7 +376,7 @@ void bind_worlds(nb::module_& m) {
       .def("statistics", &statistics_of,
            "The library's counters and memory. registration_...: how look-ups of buffers for peers ended "
            "(refused:\n"
-           "memory that cannot leave its process; stale: freed since). exposed: this rank's memory that peers map; "
+           "memory that cannot leave its process; stale: freed since). exported: this rank's memory that peers map; "
            "imported:\n"
            "peers' memory that this rank maps. message_bytes, segment_bytes: device memory of the library's own.")
       .def("_all_gather", &all_gather, nb::arg("topic"), nb::arg("mine"));

@@ -202,7 +202,7 @@ CASE(store_refuses_a_wrong_secret_and_still_serves_the_right_one) {
 // Rank 0's deadline is often the same, and its server may be gone when this rank gives up.
 CASE(a_wrong_secret_is_told_though_the_server_has_gone_since) {
   Endpoint endpoint{fresh_name(), 0};
-  Fd listener = listen_at(endpoint, Reach::this_host);
+  Fd listener = listen_at(endpoint, ListenScope::this_host);
   std::future<void> server = std::async(std::launch::async, [&] {
     CHECK(wait_for(listener, POLLIN, Deadline(kSoonS)));
     const Fd socket = accept_one(listener);
@@ -364,7 +364,7 @@ CASE(a_store_without_a_descriptor_left_does_not_spin_and_takes_the_connection_la
 
 CASE(a_port_that_another_program_holds_is_named) {
   Endpoint endpoint{"127.0.0.1", 0};
-  const Fd other = listen_at(endpoint, Reach::this_host);
+  const Fd other = listen_at(endpoint, ListenScope::this_host);
   Launch launch = launch_of(0, 2, "127.0.0.1");
   launch.port = endpoint.port;
   check_throws([&] { Store(launch, Deadline(0.1)); }, concat("port ", endpoint.port, ": another process does"));
@@ -475,7 +475,7 @@ CASE(the_living_meet_at_the_old_port_whoever_died) {
     const int here = victim == 0 ? 1 : 0;
     Launch launch = launch_of(here, 3, "127.0.0.1");
     Endpoint free{"127.0.0.1", 0};
-    listen_at(free, Reach::this_host).reset();
+    listen_at(free, ListenScope::this_host).reset();
     launch.port = free.port;
     std::vector<pid_t> children;
     for (int rank = 0; rank < 3; ++rank) {

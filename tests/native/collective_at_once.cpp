@@ -190,12 +190,12 @@ namespace {
 
 constexpr BlockBudget::Limits kGpu{66, 64, 0, 1};  // an H200 of one rank
 
-std::shared_ptr<BlockBudget::Part> entered(BlockBudget& budget, World& world, const std::vector<int>& ranks,
-                                           BlockBudget::Limits limits = kGpu) {
+std::shared_ptr<BlockBudget::BudgetShare> entered(BlockBudget& budget, World& world, const std::vector<int>& ranks,
+                                                  BlockBudget::Limits limits = kGpu) {
   return budget.enter(*world.fabric(), "a test", BlockBudget::Blocks::in_order, ranks, limits);
 }
 
-std::vector<int> calls_of(BlockBudget::Part& part, int count) {
+std::vector<int> calls_of(BlockBudget::BudgetShare& part, int count) {
   std::vector<int> blocks;
   for (int i = 0; i < count; ++i) blocks.push_back(part.of_next_call());
   return blocks;

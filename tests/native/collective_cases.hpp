@@ -89,7 +89,7 @@ inline void run(World& world, const CollectiveCall& call, const OwnStream* strea
 
 // Whether the list of algorithms allows this one for a small call of this kind where there is room for everything.
 inline bool is_possible(OpKind kind, Algorithm algorithm) {
-  const collective::Machine roomy{DeviceKind::host, 0, 4, 1 << 20, 1 << 20, 2};
+  const collective::MachineTraits roomy{DeviceKind::host, 0, 4, 1 << 20, 1 << 20, 2};
   std::byte beside;
   CollectiveCall call;
   call.kind = kind;
@@ -109,7 +109,7 @@ inline bool streams_may_wait(World& world) {
   return world.device().kind() == DeviceKind::host || world.size() <= kMostOnGpu;
 }
 
-inline collective::Machine machine_of(World& world) {
+inline collective::MachineTraits machine_of(World& world) {
   return collective::machine_of(*world.fabric(), world.rank(), static_cast<std::size_t>(world.size()));
 }
 

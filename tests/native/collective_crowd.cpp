@@ -41,7 +41,7 @@ void add_reductions(std::vector<Entry>& entries) {
   entries.insert(entries.end(), {{&reduce_ll_kernel(kType), crowd_entry<ReduceLl<Rule>>},
                                  {&two_shot_kernel(kType), crowd_entry<TwoShotLl<Rule>>},
                                  {&reduce_ll128_kernel(kType), crowd_entry<ReduceLl128<Rule>>},
-                                 {&bulk_reduce_kernel(kType, Reach::near), crowd_entry<BulkReduce<Rule, kNear>>},
+                                 {&bulk_reduce_kernel(kType, AddressTable::near), crowd_entry<BulkReduce<Rule, kNear>>},
                                  {&pass_reduce_kernel(kType), crowd_entry<PassReduce<Rule>>}});
 }
 
@@ -49,10 +49,10 @@ const std::vector<Entry>& entries() {
   using namespace onstream::collective;
   static const std::vector<Entry> all = [] {
     std::vector<Entry> out = {{&pass_move_kernel(), crowd_entry<PassMove>},
-                              {&barrier_kernel(), crowd_entry<collective::Barrier>},
+                              {&barrier_kernel(), crowd_entry<collective::BarrierLl>},
                               {&exchange_ll_kernel(), crowd_entry<ExchangeLl>},
                               {&exchange_ll128_kernel(), crowd_entry<ExchangeLl128>},
-                              {&bulk_move_kernel(Reach::near), crowd_entry<BulkMove<kNear>>}};
+                              {&bulk_move_kernel(AddressTable::near), crowd_entry<BulkMove<kNear>>}};
     add_reductions<ElementType::int32>(out);
     add_reductions<ElementType::float16>(out);
     return out;
@@ -84,7 +84,7 @@ class Crowd {
   // LL128 lines are for whole subgroups.
   Grid grid_for(const CollectiveCall& call) const {
     if (call.algorithm != Algorithm::ll128) return grid_;
-    return {grid_.blocks, (grid_.threads + CrowdBlock::kOctet - 1) / CrowdBlock::kOctet * CrowdBlock::kOctet};
+    return {grid_.blocks, (grid_.threads + CrowdBlock::kSubgroup - 1) / CrowdBlock::kSubgroup * CrowdBlock::kSubgroup};
   }
 
   Fabric& fabric_;

@@ -230,7 +230,7 @@ class Pairing {
   // `heard`: everybody heard from everybody in the collective before.
   void start_at(std::uint64_t epoch, bool heard = true) {
     for (auto& state : states_) {
-      for (collective::Turn& one : state.epochs) one.word = (epoch - 1) << 1 | (heard ? 1 : 0);
+      for (collective::EpochCount& one : state.epochs) one.word = (epoch - 1) << 1 | (heard ? 1 : 0);
     }
   }
   // That both have started `epoch`, to both.
@@ -276,7 +276,7 @@ class Pairing {
     const auto written = [](const Line& line) { return line.low != 0 || line.high != 0; };
     std::size_t left = 0;
     for (const auto& part : parts_) {
-      const auto wide = part.begin() + static_cast<std::ptrdiff_t>(places_.wide / sizeof(Line));
+      const auto wide = part.begin() + static_cast<std::ptrdiff_t>(places_.ll128 / sizeof(Line));
       left += static_cast<std::size_t>(std::count_if(part.begin(), part.begin() + 4 * kSlotLines, written));
       left += static_cast<std::size_t>(std::count_if(wide, wide + 4 * kLl128Lines, written));
     }
@@ -285,8 +285,8 @@ class Pairing {
   bool failed() const { return states_[0].epochs[0].failed != 0 || states_[1].epochs[0].failed != 0; }
 
  private:
-  collective::View view(int rank) {
-    collective::View view;
+  collective::ChannelView view(int rank) {
+    collective::ChannelView view;
     view.state = &states_[rank];
     view.parts = addresses_;
     view.rank = static_cast<std::uint32_t>(rank);
@@ -302,10 +302,10 @@ class Pairing {
   }
 
   Algorithm algorithm_;
-  collective::Places places_;
+  collective::PartLayout places_;
   std::vector<Line> parts_[2];
   std::uint64_t addresses_[2] = {};
-  collective::State states_[2];
+  collective::ChannelState states_[2];
   std::int32_t worlds_[2] = {0, 1};
   std::uint64_t abort_[8] = {};
 };

@@ -132,7 +132,7 @@ CASE(what_is_asked_of_the_engine_in_a_failed_world_is_answered_and_not_moved) {
     WaitView wait = world.fabric()->wait_view();
     wait.abort = &abort;
     CopyThread copies(world.fabric()->device(), [](const std::string&) {}, [&] { return failed.load(); });
-    const CopyThread::Lease lease = copies.take(0);
+    const CopyThread::CopierLease lease = copies.take(0);
     const Copier& copier = lease.copier();
     const HostGroup alone(0, 1);
     TestBuffer from(world, 64);

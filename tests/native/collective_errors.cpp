@@ -440,7 +440,7 @@ CASE(a_check_refuses_what_the_call_would_be_refused_for) {
 CASE(what_is_taken_on_the_host_depends_on_whether_each_rank_has_a_core) {
   std::byte buffer[1];
   const auto taken = [&](OpKind kind, std::size_t bytes, int size, bool crowded) {
-    collective::Machine machine{DeviceKind::host, 0, size, 1 << 20, 1 << 20};
+    collective::MachineTraits machine{DeviceKind::host, 0, size, 1 << 20, 1 << 20};
     machine.crowded = crowded;
     CollectiveCall call;
     call.kind = kind;
@@ -473,7 +473,7 @@ CASE(ll128_lines_take_two_shots_where_one_would_take_longer_than_a_trip) {
     call.kind = kind;
     call.type = ElementType::float64;
     call.count = bytes / sizeof(double);
-    collective::Machine machine{device, 0, size};
+    collective::MachineTraits machine{device, 0, size};
     machine.crowded = crowded;
     return collective::ll128_in_two_shots(call, machine);
   };
@@ -498,7 +498,7 @@ CASE(the_copy_engine_is_asked_for_what_is_large_and_explained) {
   std::byte output[1];
   const std::size_t large = std::size_t{64} << 20;
   const auto asks = [](const CollectiveCall& call, DeviceKind device, EngineUse use, int rank, int size) {
-    collective::Machine machine{device, rank, size, 16384, 16384};
+    collective::MachineTraits machine{device, rank, size, 16384, 16384};
     machine.engine = use;
     const bool told = explain(call, machine).find("by the copy engine (collective_engine)") != std::string::npos;
     CHECK(told == (collective::choose(call, machine).algorithm == Algorithm::simple && asks_engine(call, machine)));
@@ -545,7 +545,7 @@ CASE(what_is_only_for_those_who_ask_is_never_chosen_by_itself) {
 namespace {
 
 // The cost that explain() predicts for an algorithm, in microseconds.
-double predicted_us(Algorithm algorithm, const CollectiveCall& call, const collective::Machine& machine) {
+double predicted_us(Algorithm algorithm, const CollectiveCall& call, const collective::MachineTraits& machine) {
   const std::string told = explain(call, machine);
   const std::string words = concat("\n  ", name_of(algorithm), ": ");
   const std::size_t at = told.find(words);
@@ -569,7 +569,7 @@ CASE(the_predicted_cost_counts_the_bytes_that_travel) {
                       {OpKind::all_reduce, Algorithm::halving_doubling, 0.5},
                       {OpKind::reduce_scatter, Algorithm::halving_doubling, 1}};
   for (const DeviceKind device : {DeviceKind::host, DeviceKind::cuda}) {
-    const collective::Machine machine{device, 0, 8, 16384, 16384, 2};
+    const collective::MachineTraits machine{device, 0, 8, 16384, 16384, 2};
     for (const Row& row : rows) {
       const auto us = [&](ElementType type, ReduceOp op, OpKind kind) {
         CollectiveCall call;

@@ -51,7 +51,7 @@ CASE(copies_that_fail_half_way_leave_no_wait_that_nothing_ends) {
       TestBuffer all(world, 128);
       CollectiveCall call = collective::all_gather({all.data() + 64 * world.rank(), all.data(), 64});
       call.algorithm = Algorithm::copy;
-      const collective::Copies::Work work = copies.prepare(fabric, call);
+      const collective::Copies::CopyList work = copies.prepare(fabric, call);
       if (world.rank() == 1) return await_failure(world);
       const OwnStream stream(world);
       CannotCopy around(fabric.device());

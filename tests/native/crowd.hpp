@@ -47,14 +47,14 @@ class Gathering {
   std::vector<std::size_t> votes_had_;  // each thread's own count
 };
 
-// State that the threads of one block share. A last few threads form no octet.
+// State that the threads of one block share. A last few threads form no subgroup.
 struct CrowdBlock {
-  static constexpr int kOctet = 8;
+  static constexpr int kSubgroup = 8;
   static constexpr int kWarp = 32;
   static constexpr std::size_t kRoom = 16384;
 
   explicit CrowdBlock(int threads) : all(threads) {
-    for (int i = 0; i < threads / kOctet; ++i) subgroups.emplace_back(kOctet);
+    for (int i = 0; i < threads / kSubgroup; ++i) subgroups.emplace_back(kSubgroup);
     for (int i = 0; i < threads; i += kWarp) warps.emplace_back(std::min(kWarp, threads - i));
   }
 
@@ -146,9 +146,11 @@ class CrowdGroup : public HostGroup {
   }
 
  private:
-  static constexpr int kLast = CrowdBlock::kOctet - 1;
-  int lane() const { return rank_ % CrowdBlock::kOctet; }
-  Gathering& subgroup() const { return together_->subgroups.at(static_cast<std::size_t>(rank_ / CrowdBlock::kOctet)); }
+  static constexpr int kLast = CrowdBlock::kSubgroup - 1;
+  int lane() const { return rank_ % CrowdBlock::kSubgroup; }
+  Gathering& subgroup() const {
+    return together_->subgroups.at(static_cast<std::size_t>(rank_ / CrowdBlock::kSubgroup));
+  }
 
   CrowdBlock* together_;
   int rank_;

@@ -183,21 +183,21 @@ RULE(a_stream_of_the_pool_is_not_leased_again_before_what_was_left_on_it_is_over
   const Gate gate(device);
   Stream left;
   try {
-    const StreamPool::Lease lease = pool.lease();
+    const StreamPool::StreamLease lease = pool.lease();
     left = lease.get();
     gate.close_on(left);
     throw std::runtime_error("half-way");
   } catch (const std::runtime_error&) {
   }
   {
-    const StreamPool::Lease lease = pool.lease();
+    const StreamPool::StreamLease lease = pool.lease();
     CHECK(lease.get() != left);
     gate.open_on(lease.get());
     device.synchronize(lease.get());
   }
   device.synchronize(left);
-  const StreamPool::Lease first = pool.lease();
-  const StreamPool::Lease second = pool.lease();
+  const StreamPool::StreamLease first = pool.lease();
+  const StreamPool::StreamLease second = pool.lease();
   CHECK(first.get() != left && second.get() == left);
 }
 

@@ -12,7 +12,7 @@
 #include "check.hpp"
 #include "onstream/collective.hpp"
 #include "onstream/message/bounce.hpp"
-#include "onstream/message/tickets.hpp"
+#include "onstream/message/message_tickets.hpp"
 #include "onstream/one_sided/proxy/lent_memory.hpp"
 #include "onstream/one_sided/stream/segments.hpp"
 #include "onstream/one_sided/stream/team_words.hpp"
@@ -94,16 +94,16 @@ class LookedAt final : public Memory {
 
 CASE(a_forked_child_lets_go_of_a_request_while_its_parent_takes_tickets) {
   const auto device = open_device("host", 0);
-  Tickets tickets(device, std::make_shared<OwnMemory>(device));
+  MessageTickets tickets(device, std::make_shared<OwnMemory>(device));
   const auto open_ticket = [&] {
-    const Tickets::Slot slot = tickets.take();
-    Tickets::open(slot);
-    return Tickets::Left{slot, nullptr, nullptr, 0, lane::View{}, 8};
+    const MessageTickets::TicketSlot slot = tickets.take();
+    MessageTickets::open(slot);
+    return MessageTickets::Left{slot, nullptr, nullptr, 0, lane::LaneView{}, 8};
   };
   tickets.give_back(open_ticket());
-  const Tickets::Left held = open_ticket();
+  const MessageTickets::Left held = open_ticket();
   Midst midst;
-  const auto look = [&](std::span<const Tickets::Left* const>) {
+  const auto look = [&](std::span<const MessageTickets::Left* const>) {
     midst.stay();
     return std::shared_ptr<Event>();
   };
@@ -140,7 +140,7 @@ CASE(a_forked_child_lets_go_of_what_its_parents_helper_uses) {
 
 CASE(a_forked_child_lets_go_of_a_segment_while_its_parent_lets_go_of_another) {
   run_ranks(1, quick("host"), [](World& world) {
-    one_sided::Segments segments;
+    one_sided::SegmentRows segments;
     const std::array made = {world.segment(4096), world.segment(4096)};
     Midst midst;
     const auto gone = [&](one_sided::SegmentRow* row) {

@@ -167,7 +167,7 @@ CASE(a_graph_that_uses_a_freed_segment_is_not_launched) {
 }
 
 // The peers' parts are reached through their owners' proxies.
-CASE(a_graph_that_uses_a_freed_segment_by_helpers_is_not_launched) {
+CASE(a_graph_that_uses_a_freed_segment_by_proxies_is_not_launched) {
   for (const std::string& device : device_specs_over_gpus(2)) {
     Parameters parameters = quick(device);
     parameters.path = "stage";

@@ -186,7 +186,7 @@ CASE(parsers_answer_or_refuse_damaged_bytes) {
 }
 
 // Ranks' messages to each other about plans and faults. The test works with each readable one, as the library does.
-CASE(statements_exposures_and_faults_are_answered_or_refused) {
+CASE(statements_exports_and_faults_are_answered_or_refused) {
   Random random(20261122);
   plan::Statement statement;
   statement.name = "exchange";
@@ -204,9 +204,9 @@ CASE(statements_exposures_and_faults_are_answered_or_refused) {
   FaultReport fault;
   fault.rank = 0;
   fault.set_plan_name("exchange");
-  std::string exposures(24, 'x');
-  exposures += std::string("\3\0\0\0\0\0\0\0why", 11);
-  const std::vector<std::string> inputs = {plan::pack(statement), exposures, pack_fault(fault)};
+  std::string peer_exports(24, 'x');
+  peer_exports += std::string("\3\0\0\0\0\0\0\0why", 11);
+  const std::vector<std::string> inputs = {plan::pack(statement), peer_exports, pack_fault(fault)};
   int read = 0;
   const auto attempt = [&](const std::function<void()>& parse) {
     try {
@@ -223,7 +223,7 @@ CASE(statements_exposures_and_faults_are_answered_or_refused) {
       attempt([&] { (void)plan::match(all); });
       for (const int owner : {0, 1}) (void)plan::find_overlaps(all, owner);
     });
-    attempt([&] { (void)plan::unpack_exposures(bytes); });
+    attempt([&] { (void)plan::unpack_exports(bytes); });
     attempt([&] { (void)describe(unpack_fault(bytes, 2)); });
   }
   CHECK(read > 1000);

@@ -130,7 +130,7 @@ CASE(what_the_cpu_writes_through_a_window_is_in_the_memory) {
   const GpuMemory memory(2 * Gdr::kPageBytes);
   const Gdr gdr(ONSTREAM_STAND_IN_GDR);
   {
-    const Gdr::Window window(gdr, memory.address(), memory.bytes());
+    const Gdr::GdrWindow window(gdr, memory.address(), memory.bytes());
     CHECK(asked("stand_in_pinned") == 1 && asked("stand_in_mapped") == 1);
     window.write(70'000, "twelve bytes", 12);
     CHECK(std::memcmp(memory.data() + 70'000, "twelve bytes", 12) == 0);
@@ -144,15 +144,15 @@ CASE(what_the_cpu_writes_through_a_window_is_in_the_memory) {
 CASE(a_range_of_parts_of_pages_is_refused) {
   const GpuMemory memory(2 * Gdr::kPageBytes);
   const Gdr gdr(ONSTREAM_STAND_IN_GDR);
-  CHECK_THROWS(Gdr::Window(gdr, memory.address() + 8, Gdr::kPageBytes), "no whole pages");
-  CHECK_THROWS(Gdr::Window(gdr, memory.address(), 100), "100 B at");
-  CHECK_THROWS(Gdr::Window(gdr, memory.address(), 0), "0 B at");
+  CHECK_THROWS(Gdr::GdrWindow(gdr, memory.address() + 8, Gdr::kPageBytes), "no whole pages");
+  CHECK_THROWS(Gdr::GdrWindow(gdr, memory.address(), 100), "100 B at");
+  CHECK_THROWS(Gdr::GdrWindow(gdr, memory.address(), 0), "0 B at");
 }
 
 CASE(what_the_library_refuses_to_copy_is_told) {
   const GpuMemory memory(Gdr::kPageBytes);
   const Gdr gdr(ONSTREAM_STAND_IN_GDR);
-  const Gdr::Window window(gdr, memory.address(), memory.bytes());
+  const Gdr::GdrWindow window(gdr, memory.address(), memory.bytes());
   std::array<char, 16> bytes{};
   CHECK_THROWS(window.write(Gdr::kPageBytes - 8, bytes.data(), 16), "gdr_copy_to_mapping of 16 B failed with 22");
   CHECK_THROWS(window.read(bytes.data(), Gdr::kPageBytes, 1), "gdr_copy_from_mapping of 1 B failed with 22");

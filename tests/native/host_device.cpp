@@ -280,18 +280,18 @@ CASE(idle_streams_use_no_processor) {
 }
 
 // Takes this process's standard error while it lives.
-class Captured {
+class CapturedTasks {
  public:
-  Captured() : saved_(::dup(STDERR_FILENO)) {
+  CapturedTasks() : saved_(::dup(STDERR_FILENO)) {
     std::array<int, 2> ends{};
     if (::pipe(ends.data()) != 0) fail_errno("pipe");
     read_end_ = Fd(ends[0]);
     const Fd write_end(ends[1]);
     ::dup2(write_end.get(), STDERR_FILENO);
   }
-  ~Captured() { ::dup2(saved_.get(), STDERR_FILENO); }
-  Captured(const Captured&) = delete;
-  Captured& operator=(const Captured&) = delete;
+  ~CapturedTasks() { ::dup2(saved_.get(), STDERR_FILENO); }
+  CapturedTasks(const CapturedTasks&) = delete;
+  CapturedTasks& operator=(const CapturedTasks&) = delete;
 
   // Whether `text` comes in time.
   bool comes(const std::string& text) {
@@ -329,7 +329,7 @@ CASE(a_wait_behind_a_function_that_does_not_end_is_no_silent_one) {
   bool said = false;
   host::set_patience(0.05);
   {
-    Captured standard_error;
+    CapturedTasks standard_error;
     one.device->call(&Blocker::run, &blocker, one.stream);
     other.device->wait(other.stream, one.device->record(one.stream));
     std::thread waits([&] { other.device->synchronize(other.stream); });

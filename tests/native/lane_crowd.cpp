@@ -42,7 +42,7 @@ class Interrupted : public HostGroup {
 // Counted in full: the line's number since the ring began, and the laps behind it.
 CASE(a_line_lies_where_counting_all_lines_from_the_first_one_on_puts_it) {
   for (const std::uint64_t shift : {2, 5, 24}) {
-    View view;
+    LaneView view;
     view.ring_shift = shift;
     const std::uint64_t units = std::uint64_t{1} << shift;
     const std::uint64_t lines = units * kUnitLines;
@@ -53,7 +53,7 @@ CASE(a_line_lies_where_counting_all_lines_from_the_first_one_on_puts_it) {
         const Stretch stretch(view, head);
         for (const std::uint64_t line : {std::uint64_t{0}, std::uint64_t{3}, std::uint64_t{4}, lines / 2, lines - 1}) {
           const std::uint64_t at = head * kUnitLines + line;
-          const Place place = stretch.at(static_cast<std::uint32_t>(line));
+          const LinePlace place = stretch.at(static_cast<std::uint32_t>(line));
           CHECK(place.index == at % lines);
           CHECK(place.flag == static_cast<std::uint32_t>(at / lines + 1));
         }

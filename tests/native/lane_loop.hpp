@@ -20,14 +20,17 @@ using namespace onstream::lane;
 class Loop {
  public:
   explicit Loop(std::uint64_t shift)
-      : ring_(kUnitLines << shift), postings_(postings_of(kReceives)), acks_(acks_of(kReceives)), posted_(kReceives) {
+      : ring_(kUnitLines << shift),
+        descriptors_(descriptors_of(kReceives)),
+        acks_(acks_of(kReceives)),
+        posted_(kReceives) {
     view_.sending = &sending_;
     view_.returned = view_.peer_returned = &returned_;
     view_.ring = view_.peer_ring = ring_.data();
     view_.ring_shift = shift;
     view_.receiving = &receiving_;
     view_.receives = kReceives;
-    view_.postings = view_.peer_postings = postings_.data();
+    view_.descriptors = view_.peer_descriptors = descriptors_.data();
     view_.acks = view_.peer_acks = acks_.data();
     view_.posted = posted_.data();
     view_.crew = &crew_;
@@ -96,14 +99,14 @@ class Loop {
 
   static constexpr std::uint64_t kReceives = 4;
   std::vector<Line> ring_;
-  std::vector<Posting> postings_;
+  std::vector<ReceiveDescriptor> descriptors_;
   std::vector<std::uint64_t> acks_;
   std::vector<Posted> posted_;
   Sending sending_;
   Returned returned_;
   Receiving receiving_;
   BlockTeam crew_;
-  View view_;
+  LaneView view_;
   WaitView wait_;
   std::uint64_t abort_ = 0;
   std::uint64_t fault_count_ = 0;

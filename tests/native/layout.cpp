@@ -125,7 +125,7 @@ CASE(pieces_copy_between_different_shapes) {
       const auto pieces = pieces_of(to.view(), source.view(), 100'000);
       CHECK(pieces.has_value());
       std::size_t i = 0;
-      for (const Piece& piece : *pieces) {
+      for (const LayoutPiece& piece : *pieces) {
         for (std::uint64_t k = 0; k < piece.bytes; ++k, ++i) {
           CHECK(piece.to + static_cast<std::int64_t>(k) == x[i]);
           CHECK(piece.from + static_cast<std::int64_t>(k) == y[i]);

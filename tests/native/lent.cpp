@@ -186,7 +186,7 @@ CASE(memory_that_nobody_lends_is_refused_whatever_a_peer_was_told) {
   Gate gate(2);
   on_all_devices(2, [&](World& world) {
     std::vector<unsigned char> own(4096);
-    world.one_sided().start_helper();
+    world.one_sided().start_proxy();
     auto lent = world.one_sided().lend(own.data(), 1024);
     const auto told = world.fabric()->all_gather("test", std::to_string(reinterpret_cast<std::uint64_t>(own.data())));
     gate.arrive_and_wait();
@@ -205,7 +205,7 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
   using one_sided::Lent;
   using one_sided::Proxy;
   using one_sided::ProxyRequest;
-  using one_sided::Work;
+  using one_sided::ProxyWork;
   constexpr std::size_t kBytes = 16;
   struct Wrong {
     std::uint64_t work;
@@ -213,21 +213,21 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
     std::uint64_t bytes;
     std::string story;
   };
-  const auto plain = [](Work work) { return static_cast<std::uint64_t>(work); };
+  const auto plain = [](ProxyWork work) { return static_cast<std::uint64_t>(work); };
   const std::uint64_t most = ~std::uint64_t{0};
   const std::vector<Wrong> all = {
-      {9, 0, 8, "rank 0 left the helper of rank 1 what is no request: work 9"},
-      {plain(Work::get), 0, most, "18446744073709551615 B in a slot of"},
-      {plain(Work::put), 8, 9, "which has only the 16 B"},
-      {plain(Work::get), most - 7, 16, "which has only the 16 B"},  // begins in front, and its end wraps
-      {plain(Work::get), kBytes, 1, "which has only the 16 B"},
-      {plain(Work::store), 0, 3, "a word of 3 B"},
-      {plain(Work::add), 0, 1, "a word of 1 B"},
-      {plain(Work::add), 4, 8, "a word of 8 B at"},
-      {plain(Work::store), 12, 8, "a word of 8 B at"},
-      {plain(Work::atomic), 0, one_sided::packed(AtomicOp::add, 2), "a word of 2 B"},
-      {plain(Work::atomic), 0, 99 << 8 | 8, "an atomic op 99"},
-      {plain(Work::atomic), 16, one_sided::packed(AtomicOp::add, 8), "which has only the 16 B"},
+      {9, 0, 8, "rank 0 left the proxy of rank 1 what is no request: work 9"},
+      {plain(ProxyWork::get), 0, most, "18446744073709551615 B in a slot of"},
+      {plain(ProxyWork::put), 8, 9, "which has only the 16 B"},
+      {plain(ProxyWork::get), most - 7, 16, "which has only the 16 B"},  // begins in front, and its end wraps
+      {plain(ProxyWork::get), kBytes, 1, "which has only the 16 B"},
+      {plain(ProxyWork::store), 0, 3, "a word of 3 B"},
+      {plain(ProxyWork::add), 0, 1, "a word of 1 B"},
+      {plain(ProxyWork::add), 4, 8, "a word of 8 B at"},
+      {plain(ProxyWork::store), 12, 8, "a word of 8 B at"},
+      {plain(ProxyWork::atomic), 0, one_sided::packed(AtomicOp::add, 2), "a word of 2 B"},
+      {plain(ProxyWork::atomic), 0, 99 << 8 | 8, "an atomic op 99"},
+      {plain(ProxyWork::atomic), 16, one_sided::packed(AtomicOp::add, 8), "which has only the 16 B"},
   };
   Gate gate(2);
   for (const Wrong& wrong : all) {
@@ -243,7 +243,7 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
         ProxyRequest& slot = *helper.slot(1);
         slot.address = there + wrong.offset;
         slot.bytes = wrong.bytes;
-        HostGroup::store_release(&slot.work, one_sided::asked(static_cast<Work>(wrong.work), loan->id));
+        HostGroup::store_release(&slot.work, one_sided::asked(static_cast<ProxyWork>(wrong.work), loan->id));
       }
       await_failure(world);
       CHECK_THROWS(world.check(), wrong.story);
@@ -253,7 +253,7 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
 }
 
 // The proxy waits for a GPU while it uses memory: other memory comes and goes meanwhile, and the memory in use stays.
-CASE(only_the_end_of_what_is_in_use_waits_for_the_helper) {
+CASE(only_the_end_of_what_is_in_use_waits_for_the_proxy) {
   using one_sided::Lent;
   const auto lent = std::make_shared<Lent>(open_device("host", 0));
   std::array<std::uint64_t, 2> words{};

@@ -37,17 +37,17 @@ Found look(World& world, std::uint64_t rounds, bool by_halves) {
   TestBuffer counts(world, 2 * sizeof(std::uint64_t));
   counts.write(std::vector<unsigned char>(counts.bytes()));
   const OwnStream stream(world);
-  const Kernel writes{"write_octets", nullptr, write_octets_entry()};
-  const Kernel reads{"read_octets", nullptr, read_octets_entry()};
+  const Kernel writes{"write_subgroups", nullptr, write_subgroups_entry()};
+  const Kernel reads{"read_subgroups", nullptr, read_subgroups_entry()};
   for (const Kernel* kernel : {&writes, &reads})
     world.device().load(*kernel);  // a kernel that waits may hold up loading
   world.fabric()->barrier("the start of a look");
   if (world.rank() == 0) {
-    const WriteOctets body{reinterpret_cast<Line*>(lines->peer(1)), rounds, by_halves ? 1u : 0u};
+    const WriteSubgroups body{reinterpret_cast<Line*>(lines->peer(1)), rounds, by_halves ? 1u : 0u};
     launch(world.device(), writes, body, kGrid, stream);
   } else {
     auto* const words = reinterpret_cast<std::uint64_t*>(counts.data());
-    const ReadOctets body{reinterpret_cast<const Line*>(lines->local()), rounds, kLimitNs, words, words + 1};
+    const ReadSubgroups body{reinterpret_cast<const Line*>(lines->local()), rounds, kLimitNs, words, words + 1};
     launch(world.device(), reads, body, kGrid, stream);
   }
   world.synchronize(stream);

@@ -3,8 +3,8 @@
 
 namespace onstream::test {
 
-const void* write_octets_entry() { return reinterpret_cast<const void*>(&cuda_entry<WriteOctets>); }
-const void* read_octets_entry() { return reinterpret_cast<const void*>(&cuda_entry<ReadOctets>); }
+const void* write_subgroups_entry() { return reinterpret_cast<const void*>(&cuda_entry<WriteSubgroups>); }
+const void* read_subgroups_entry() { return reinterpret_cast<const void*>(&cuda_entry<ReadSubgroups>); }
 
 int capability_of_first_gpu() {
   int major = 0;

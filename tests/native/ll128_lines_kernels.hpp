@@ -10,7 +10,7 @@
 namespace onstream::test {
 
 // Stores 1, 2, ... up to `rounds` into all words of the lines, one after the other.
-struct WriteOctets {
+struct WriteSubgroups {
   Line* lines;
   std::uint64_t rounds;
   std::uint32_t by_halves;  // not 0: one half of an subgroup stores before the other, so that lines do come in two
@@ -32,7 +32,7 @@ struct WriteOctets {
 };
 
 // Loads them until the last round is there, or `limit_ns` have passed.
-struct ReadOctets {
+struct ReadSubgroups {
   const Line* lines;
   std::uint64_t rounds;
   std::uint64_t limit_ns;
@@ -63,8 +63,8 @@ struct ReadOctets {
 };
 
 #ifdef ONSTREAM_WITH_CUDA
-const void* write_octets_entry();  // ll128_lines_kernels.cu
-const void* read_octets_entry();
+const void* write_subgroups_entry();  // ll128_lines_kernels.cu
+const void* read_subgroups_entry();
 int capability_of_first_gpu();  // 90: 9.0; 0 if the driver does not say
 #endif
 

@@ -270,8 +270,8 @@ CASE(requests_let_go_before_their_waits_hold_nothing_for_ever) {
     constexpr std::size_t kBytes = 20000;
     OwnStream own(world);
     TestBuffer buffer(world, kBytes);
-    const auto exposed = [&] { return world.statistics().reach.exposed; };
-    const auto before = exposed();
+    const auto exported = [&] { return world.statistics().peer_mapping.exported; };
+    const auto before = exported();
     for (int i = 0; i < kMessages; ++i) {
       if (world.rank() == 0) {
         static_cast<void>(world.isend(buffer.data(), kBytes, 1, {0, Path::stage}, own));
@@ -280,7 +280,7 @@ CASE(requests_let_go_before_their_waits_hold_nothing_for_ever) {
       }
       if (i % kAhead == kAhead - 1) world.barrier();
     }
-    CHECK(exposed() - before <= kMessages / 4);
+    CHECK(exported() - before <= kMessages / 4);
     world.barrier();
   });
 }

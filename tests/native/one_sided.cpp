@@ -87,11 +87,11 @@ CASE(put_and_get_reach_a_segment) {
   });
 }
 
-CASE(put_and_get_reach_plain_memory_through_the_helper) {
+CASE(put_and_get_reach_plain_memory_through_the_proxy) {
   on_all_devices(3, [](World& world) {
     std::vector<unsigned char> own(kLargest);
     const auto window = world.window(own.data(), own.size());
-    CHECK(!window->direct((world.rank() + 1) % 3) && window->needs_helper());
+    CHECK(!window->direct((world.rank() + 1) % 3) && window->needs_proxy());
     CHECK(!window->why_not((world.rank() + 1) % 3).empty());
     exchange_all_ways(world, *window, [&] { return own; });
   });
@@ -100,7 +100,7 @@ CASE(put_and_get_reach_plain_memory_through_the_helper) {
 CASE(one_rank_alone_makes_a_window_of_what_it_was_told) {
   on_all_devices(2, [](World& world) {
     std::vector<unsigned char> own(kLargest, static_cast<unsigned char>(world.rank() + 1));
-    world.one_sided().start_helper();
+    world.one_sided().start_proxy();
     const auto lent = world.one_sided().lend(own.data(), own.size());
     const auto told = world.fabric()->all_gather("test", std::to_string(reinterpret_cast<std::uint64_t>(own.data())));
     const int peer = 1 - world.rank();
@@ -120,7 +120,7 @@ CASE(one_rank_alone_makes_a_window_of_what_it_was_told) {
   });
 }
 
-CASE(chunks_of_the_helper_meet_without_a_gap) {
+CASE(chunks_of_the_proxy_meet_without_a_gap) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
     parameters.stage_chunk_bytes = 256;
@@ -148,7 +148,7 @@ CASE(chunks_of_the_helper_meet_without_a_gap) {
 }
 
 // Other streams of the rank, which want the peer's slots too, wait for a few chunks at most.
-CASE(a_long_op_gives_the_helper_back_between_chunks) {
+CASE(a_long_op_gives_the_proxy_back_between_chunks) {
   Parameters parameters = quick("host");
   parameters.stage_chunk_bytes = 256;
   run_ranks(2, parameters, [](World& world) {
@@ -390,7 +390,7 @@ CASE(put_now_takes_the_bytes_before_it_returns) {
   });
 }
 
-CASE(signals_and_captured_puts_go_through_the_helper) {
+CASE(signals_and_captured_puts_go_through_the_proxy) {
   on_all_devices(2, [](World& world) {
     alignas(8) std::uint64_t words[4] = {};
     const auto window = world.window(words, sizeof words);
@@ -418,7 +418,7 @@ CASE(signals_and_captured_puts_go_through_the_helper) {
   });
 }
 
-CASE(streams_of_one_rank_share_the_helper) {
+CASE(streams_of_one_rank_share_the_proxy) {
   on_all_devices(2, [](World& world) {
     constexpr std::size_t kBytes = 200'000;
     std::vector<unsigned char> own(2 * kBytes);
@@ -446,7 +446,7 @@ CASE(streams_of_one_rank_share_the_helper) {
 }
 
 // A past bug: the proxy's slots went with the world.
-void put_by_the_helper_in_a_graph(const std::string& device_spec, int rank, const std::string& address) {
+void put_by_the_proxy_in_a_graph(const std::string& device_spec, int rank, const std::string& address) {
   constexpr std::size_t kWord = 8;
   auto world = World::create(launch_of(rank, 2, address), quick(device_spec));
   const std::shared_ptr<Device> device = world->fabric()->device();
@@ -477,20 +477,20 @@ void put_by_the_helper_in_a_graph(const std::string& device_spec, int rank, cons
   device->destroy_stream(stream);
 }
 
-CASE(a_captured_put_through_the_helper_outlives_its_world) {
+CASE(a_captured_put_through_the_proxy_outlives_its_world) {
   for (const std::string& device : device_specs()) {
     const std::string address = meeting_place();
     std::string wrong;
     std::thread other([&] {
       try {
-        put_by_the_helper_in_a_graph(device, 1, address);
+        put_by_the_proxy_in_a_graph(device, 1, address);
       } catch (const std::exception& error) {
         wrong = error.what();
       }
     });
     std::string here;
     try {
-      put_by_the_helper_in_a_graph(device, 0, address);
+      put_by_the_proxy_in_a_graph(device, 0, address);
     } catch (const std::exception& error) {
       here = error.what();
     }

@@ -296,7 +296,7 @@ void refuse_in_every_way(World& world) {
 
 CASE(what_is_refused_writes_nothing_on_either_side) { on_all_devices(2, refuse_in_every_way); }
 
-CASE(what_is_refused_writes_nothing_where_helpers_would_do_it) {
+CASE(what_is_refused_writes_nothing_where_proxies_would_do_it) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
     parameters.path = "stage";

@@ -219,7 +219,7 @@ CASE(the_table_reads_back_what_it_writes) {
       CollectiveCall call;
       call.kind = OpKind::all_reduce;
       call.count = bytes;
-      collective::Machine machine{device, 0, 4, 1 << 20, 1 << 20};
+      collective::MachineTraits machine{device, 0, 4, 1 << 20, 1 << 20};
       const Algorithm before = collective::choose(call, machine).algorithm;
       machine.paths = &again;
       CHECK(collective::choose(call, machine).algorithm == before);
@@ -242,7 +242,7 @@ CASE(a_file_changes_bounds_and_costs_and_a_parameter_wins_over_it) {
   CHECK(says(reachable(1 << 21), parameters, "2 MiB >= copy_min_bytes 2 MiB"));
 
   const Table table(parameters);
-  collective::Machine machine{DeviceKind::host, 0, 2, 1 << 20, 1 << 20};
+  collective::MachineTraits machine{DeviceKind::host, 0, 2, 1 << 20, 1 << 20};
   CollectiveCall call;
   call.kind = OpKind::all_gather;
   call.count = 32768;

@@ -1,4 +1,4 @@
-// Messages between plain memory on the host device (lane/host/shared_copy.hpp, device/kernel/foreign.hpp).
+// Messages between plain memory on the host device (lane/host/shared_copy.hpp, device/kernel/remote_process.hpp).
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -153,7 +153,7 @@ class Machine {
     std::vector<plan::Statement> statements;
     for (const Rank& rank : ranks) statements.push_back(state(rank, path));
     auto routes = plan::routes_of(statements, plan::match(statements), DeviceKind::cuda);
-    for (plan::Route& route : routes) expose(route, ranks);
+    for (plan::Route& route : routes) export_buffers(route, ranks);
     plan::choose_paths(routes, statements, path::Table::built_in());
     const std::uint64_t bytes = plan::place(routes, static_cast<int>(ranks.size())).bytes;
     std::vector<std::byte*> parts;
@@ -197,7 +197,7 @@ class Machine {
 
   bool failed() const { return HostGroup::load_acquire(fault_count()) != 0; }
   int blocks(std::size_t rank) const { return blocks_[rank]; }
-  const plan::View& view(std::size_t rank) const { return views_[rank]; }
+  const plan::PlanView& view(std::size_t rank) const { return views_[rank]; }
   bool brief(std::size_t rank) const { return briefs_[rank].pack_count + briefs_[rank].unpack_count > 0; }
 
  private:
@@ -217,7 +217,7 @@ class Machine {
     return statement;
   }
 
-  static void expose(plan::Route& route, const std::vector<Rank>& ranks) {
+  static void export_buffers(plan::Route& route, const std::vector<Rank>& ranks) {
     const auto address = [&](int rank, int op) {
       return reinterpret_cast<std::uint64_t>(
           ranks[static_cast<std::size_t>(rank)].ops[static_cast<std::size_t>(op)].address);
@@ -247,8 +247,8 @@ class Machine {
     lowering.device = DeviceKind::cuda;
     const plan::Program program = plan::lower(lowering);
     CHECK(!program.two_kernels);
-    tables_.push_back(std::make_unique<plan::Tables>(*device_, streams_, program, mine.ops.size()));
-    plan::View view = tables_.back()->view();
+    tables_.push_back(std::make_unique<plan::PlanTables>(*device_, streams_, program, mine.ops.size()));
+    plan::PlanView view = tables_.back()->view();
     view.announce_release = program.announce_release;
     view.number = 1;
     view.wait.timeout_ns = 60'000'000'000;
@@ -269,8 +269,8 @@ class Machine {
   std::shared_ptr<Memory> board_;
   std::vector<std::shared_ptr<Memory>> memories_;
   std::vector<std::unique_ptr<PlainSegment>> segments_;
-  std::vector<std::unique_ptr<plan::Tables>> tables_;
-  std::vector<plan::View> views_;
+  std::vector<std::unique_ptr<plan::PlanTables>> tables_;
+  std::vector<plan::PlanView> views_;
   std::vector<plan::Brief> briefs_;
   std::vector<int> threads_;
   std::vector<int> blocks_;

@@ -124,12 +124,12 @@ CASE(the_slot_of_a_captured_copy_comes_back_with_its_graph) {
     CopyThread copies(world.fabric()->device(), [](const std::string&) {}, [] { return false; });
     const CopySlot* captured = nullptr;
     const auto capture = [&] {
-      CopyThread::Lease lease = copies.take(0);
+      CopyThread::CopierLease lease = copies.take(0);
       captured = lease.copier().slot;
       lease.give_back(own);
     };
     let_a_graph_go(world.device(), own, capture, [&] {
-      CopyThread::Lease lease = copies.take(0);
+      CopyThread::CopierLease lease = copies.take(0);
       lease.give_back(own);
       return lease.copier().slot == captured;
     });
@@ -143,11 +143,11 @@ CASE(the_slot_of_a_copy_that_was_not_enqueued_serves_the_next) {
     CopyThread copies(world.fabric()->device(), [](const std::string&) {}, [] { return false; });
     const CopySlot* first = nullptr;
     for (int i = 0; i < 3; ++i) {
-      const CopyThread::Lease lease = copies.take(0);  // and the launch throws
+      const CopyThread::CopierLease lease = copies.take(0);  // and the launch throws
       if (first == nullptr) first = lease.copier().slot;
       CHECK(lease.copier().slot == first);
     }
-    CopyThread::Lease enqueued = copies.take(0);
+    CopyThread::CopierLease enqueued = copies.take(0);
     CHECK(enqueued.copier().slot == first);
     enqueued.give_back(own);
     world.synchronize(own);
@@ -160,15 +160,15 @@ CASE(the_pulse_of_a_captured_launch_comes_back_with_its_graph) {
     const std::shared_ptr<Device> device = world.fabric()->device();
     const auto memory = world.allocate(64, MemoryKind::pinned);
     auto* const word = reinterpret_cast<std::uint32_t*>(memory->data());
-    plan::Words words;
+    plan::PlanWords words;
     words.receive(word, word + 1, {});
     const auto slots = std::make_shared<plan::Slots>(device, *world.fabric()->streams(), world.fabric()->watch(), words,
-                                                     plan::Between::kernels);
+                                                     plan::WorkBetween::kernels);
     const void* captured = nullptr;
     const auto capture = [&] {
       const auto slot = slots->of(own);
       captured = slot->closing.at(0).word;
-      using Kept = std::pair<std::shared_ptr<plan::Slots>, std::shared_ptr<const plan::Slot>>;
+      using Kept = std::pair<std::shared_ptr<plan::Slots>, std::shared_ptr<const plan::PlanSlot>>;
       device->retain(own, std::make_shared<const Kept>(slots, slot));
     };
     const OwnStream other(world);

@@ -63,7 +63,7 @@ def test_every_call_on_gpus(ranks: int) -> None:
 # A GPU's memory, and plain memory beside it, take this path: the owners' proxies copy.
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("settings", [{"path": "stage"}, {"attach": "off"}], ids=["stage", "attach-off"])
-def test_every_call_over_helpers(settings: dict[str, str]) -> None:
+def test_every_call_over_proxies(settings: dict[str, str]) -> None:
     all_pass(2, **settings)
 
 

@@ -247,7 +247,7 @@ def one_sided_result() -> dict[str, Any]:
     return one_sided.measure(one_sided.Settings(samples=2, quick=True))
 
 
-def test_one_sided_measures_every_case_directly_and_some_through_the_helper(one_sided_result: dict[str, Any]) -> None:
+def test_one_sided_measures_every_case_directly_and_some_through_the_proxy(one_sided_result: dict[str, Any]) -> None:
     rows = one_sided_result["rows"]
     assert {row["case"] for row in rows if row["path"] == "auto"} == set(one_sided.TITLES)
     staged = {"stream-put-signal", "host-put-quiet", "idle-get", "busy-get"}
@@ -279,7 +279,7 @@ def upc_result() -> dict[str, Any]:
     return upc.measure(upc.Settings(size=64, samples=1, quick=True))
 
 
-def test_upc_measures_both_ways_and_a_busy_target_by_the_helper_too(upc_result: dict[str, Any]) -> None:
+def test_upc_measures_both_ways_and_a_busy_target_by_the_proxy_too(upc_result: dict[str, Any]) -> None:
     rows = upc_result["rows"]
     assert {row["case"] for row in rows} == set(upc.TITLES)
     assert {row["bytes"] for row in rows if row["case"] == "memput"} == {4**power for power in range(12)}

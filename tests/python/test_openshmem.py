@@ -187,25 +187,25 @@ def test_openshmem_collectives_with_the_heap_on_a_gpu() -> None:
 
 # The paths that a GPU's memory and other hosts take: proxies load and store, no PE does directly. One PE may be
 # through with thousands of trips to a proxy long before the other, where cores are shared.
-BY_HELPERS = {"ONSTREAM_PATH": "stage", "ONSTREAM_TIMEOUT_S": "100"}
+BY_PROXIES = {"ONSTREAM_PATH": "stage", "ONSTREAM_TIMEOUT_S": "100"}
 
 
 @pytest.mark.gpu
 @pytest.mark.limit(2 * LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("case", ["every_size_is_put_and_got", "every_atomic_is_atomic"])
-def test_openshmem_over_helpers(case: str) -> None:
-    check(2, "openshmem.c", 2 * LIMIT_S, case, **BY_HELPERS)
+def test_openshmem_over_proxies(case: str) -> None:
+    check(2, "openshmem.c", 2 * LIMIT_S, case, **BY_PROXIES)
 
 
 @pytest.mark.limit(2 * LIMIT_S + COMPILE_LIMIT_S)
-def test_one_sided_calls_with_the_heap_on_the_host_device_over_helpers() -> None:
-    check(2, "openshmem_device.c", 2 * LIMIT_S, **ON_THE_HOST_DEVICE, **BY_HELPERS)
+def test_one_sided_calls_with_the_heap_on_the_host_device_over_proxies() -> None:
+    check(2, "openshmem_device.c", 2 * LIMIT_S, **ON_THE_HOST_DEVICE, **BY_PROXIES)
 
 
 @pytest.mark.gpu
 @pytest.mark.limit(6 * LIMIT_S + COMPILE_LIMIT_S)
-def test_openshmem_collectives_over_helpers() -> None:
-    check_collectives(2, 5 * LIMIT_S, **BY_HELPERS)
+def test_openshmem_collectives_over_proxies() -> None:
+    check_collectives(2, 5 * LIMIT_S, **BY_PROXIES)
 
 
 def test_every_misuse_has_its_row() -> None:

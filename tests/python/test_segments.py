@@ -144,7 +144,7 @@ def test_memory_that_is_mapped_outlives_its_owners_handle(tmp_path: Path) -> Non
     assert "it holds 0" in job.out
 
 
-def test_a_helper_tells_who_used_what_its_rank_has_let_go_of(tmp_path: Path) -> None:
+def test_a_proxy_tells_who_used_what_its_rank_has_let_go_of(tmp_path: Path) -> None:
     job = run_job(tmp_path, 2, LETS_GO.replace("{path}", "stage"))
     assert job.code == 0, job.err
     assert "it holds" not in job.out

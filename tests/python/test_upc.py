@@ -130,7 +130,7 @@ def test_every_call_does_what_it_must(threads: int) -> None:
 @pytest.mark.gpu
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("threads", [2, 4])
-def test_every_call_does_what_it_must_over_helpers(threads: int) -> None:
+def test_every_call_does_what_it_must_over_proxies(threads: int) -> None:
     check_all(threads, {"ONSTREAM_PATH": "stage"})
 
 

@@ -368,7 +368,7 @@ def test_registrations_are_counted(device: str) -> None:
         after = world.statistics()
         assert after["registration_misses"] > before["registration_misses"]
         assert after["registration_hits"] >= before["registration_hits"] + 2
-        assert after["exposed_bytes"] >= 1 << 20
+        assert after["exported_bytes"] >= 1 << 20
         world.barrier()
 
     ons.run_threads(2, rank, device=device)

@@ -99,14 +99,14 @@ Heartbeat::~Heartbeat() {
 }
 
 std::shared_ptr<Heartbeat> Heartbeat::of_process() {
-  struct Known {
+  struct ProcessHeart {
     std::mutex mutex;  // held while a heart begins and while one ends: there are never two
     std::weak_ptr<Heartbeat> heart;
     ForkGuard guard;
   };
-  static auto* known = new Known;  // never destroyed: worlds may end while the process does
-  if (known->guard.in_child()) {   // it is the parent's, whose lock may be held and whose change may be half done
-    known = new Known;
+  static auto* known = new ProcessHeart;  // never destroyed: worlds may end while the process does
+  if (known->guard.in_child()) {  // it is the parent's, whose lock may be held and whose change may be half done
+    known = new ProcessHeart;
     pulse.version.store(0, std::memory_order_release);
     publish(0, pulse.still_ns.load(std::memory_order_relaxed));
   }

@@ -19,17 +19,17 @@ extern char** environ;
 namespace onstream {
 namespace {
 
-enum class Shape { any, power_of_two };
+enum class AllowedValues { any, power_of_two };
 
 struct RangeRule {
   std::string_view name;
   double low;
   double high;
-  Shape shape;
+  AllowedValues shape;
 };
 
 constexpr std::array kRangeRules = {
-#define ONSTREAM_RANGE(name, low, high, shape) RangeRule{#name, low, high, Shape::shape},
+#define ONSTREAM_RANGE(name, low, high, shape) RangeRule{#name, low, high, AllowedValues::shape},
 #define ONSTREAM_CHOICE(name, words)
 #include "onstream/base/parameter_rules.inc"
 #undef ONSTREAM_RANGE
@@ -182,7 +182,7 @@ void check_value(std::string_view name, Number value, const std::string& label) 
     require(number >= rule.low && number <= rule.high, label, " is ", to_text(value), ", but must be between ",
             to_text(rule.low), " and ", to_text(rule.high));
     const auto bits = static_cast<std::int64_t>(value);
-    require(rule.shape == Shape::any || (bits & (bits - 1)) == 0, label, " is ", to_text(value),
+    require(rule.shape == AllowedValues::any || (bits & (bits - 1)) == 0, label, " is ", to_text(value),
             ", but must be a power of two");
   }
 }

@@ -15,12 +15,12 @@ template <std::size_t kBytes>
 class KeptBlocks {
  public:
   static void* take() {
-    Kept& kept = of_thread();
+    CachedBlocks& kept = of_thread();
     if (kept.count == 0) return ::operator new(kBytes);
     return kept.blocks[--kept.count];
   }
   static void give_back(void* block) noexcept {
-    Kept& kept = of_thread();
+    CachedBlocks& kept = of_thread();
     if (kept.count == kMost || kept.closed) return ::operator delete(block);
     kept.blocks[kept.count++] = block;
   }
@@ -28,20 +28,20 @@ class KeptBlocks {
  private:
   // Plain data, which other objects of the thread may still use when Closer has ended.
   static constexpr std::size_t kMost = 256;
-  struct Kept {
+  struct CachedBlocks {
     std::size_t count;
     bool closed;
     void* blocks[kMost];
   };
   struct Closer {
-    Kept& kept;
+    CachedBlocks& kept;
     ~Closer() {
       kept.closed = true;
       while (kept.count > 0) ::operator delete(kept.blocks[--kept.count]);
     }
   };
-  static Kept& of_thread() {
-    static constinit thread_local Kept kept{};
+  static CachedBlocks& of_thread() {
+    static constinit thread_local CachedBlocks kept{};
     static thread_local Closer closer{kept};
     (void)closer;
     return kept;

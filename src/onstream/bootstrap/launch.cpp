@@ -21,7 +21,7 @@
 namespace onstream {
 namespace {
 
-struct Found {
+struct FoundLaunch {
   Launch launch;
   std::string job;      // differs between jobs of this machine
   std::string address;  // of rank 0's host, if the launcher tells
@@ -59,9 +59,9 @@ int needed_number(const char* name, const char* beside) {
 
 std::string user() { return concat(" of user ", ::geteuid()); }
 
-std::optional<Found> from_onstream() {
+std::optional<FoundLaunch> from_onstream() {
   if (!text_of("ONSTREAM_RANK") && !text_of("ONSTREAM_SIZE")) return std::nullopt;
-  Found found;
+  FoundLaunch found;
   found.launch.launcher = "onstream";
   found.launch.rank = needed_number("ONSTREAM_RANK", "ONSTREAM_SIZE");
   found.launch.size = needed_number("ONSTREAM_SIZE", "ONSTREAM_RANK");
@@ -79,9 +79,9 @@ std::optional<Found> from_onstream() {
   return found;
 }
 
-std::optional<Found> from_torchrun() {
+std::optional<FoundLaunch> from_torchrun() {
   if (!text_of("RANK") && !text_of("WORLD_SIZE")) return std::nullopt;
-  Found found;
+  FoundLaunch found;
   found.launch.launcher = "torchrun";
   found.launch.rank = needed_number("RANK", "WORLD_SIZE");
   found.launch.size = needed_number("WORLD_SIZE", "RANK");
@@ -101,9 +101,9 @@ std::optional<Found> from_torchrun() {
   return found;
 }
 
-std::optional<Found> from_open_mpi() {
+std::optional<FoundLaunch> from_open_mpi() {
   if (!text_of("OMPI_COMM_WORLD_RANK")) return std::nullopt;
-  Found found;
+  FoundLaunch found;
   found.launch.launcher = "open mpi";
   found.launch.rank = needed_number("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
   found.launch.size = needed_number("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK");
@@ -129,10 +129,10 @@ std::string hydra_proxy() {
   return "";
 }
 
-std::optional<Found> from_mpich() {
+std::optional<FoundLaunch> from_mpich() {
   // srun's PMI sets PMI_RANK too, but not the local ones.
   if (!text_of("PMI_RANK") || (!text_of("MPI_LOCALNRANKS") && text_of("SLURM_STEP_ID"))) return std::nullopt;
-  Found found;
+  FoundLaunch found;
   found.launch.launcher = "mpich";
   found.launch.rank = needed_number("PMI_RANK", "PMI_SIZE");
   found.launch.size = needed_number("PMI_SIZE", "PMI_RANK");
@@ -147,10 +147,10 @@ std::optional<Found> from_mpich() {
   return found;
 }
 
-std::optional<Found> from_slurm() {
+std::optional<FoundLaunch> from_slurm() {
   // In a batch script, outside srun, there is a SLURM_PROCID but no step: that is one process, not a rank.
   if (!text_of("SLURM_PROCID") || !text_of("SLURM_STEP_ID")) return std::nullopt;
-  Found found;
+  FoundLaunch found;
   found.launch.launcher = "slurm";
   found.launch.rank = needed_number("SLURM_PROCID", "SLURM_STEP_ID");
   std::optional<int> size = number_of("SLURM_STEP_NUM_TASKS");
@@ -169,7 +169,7 @@ std::optional<Found> from_slurm() {
   return found;
 }
 
-int derived_port(const Found& found) {
+int derived_port(const FoundLaunch& found) {
   unsigned value = 0;
   for (const char c : sha256(concat("port ", found.job)).substr(0, 3))
     value = value << 8 | static_cast<unsigned char>(c);
@@ -186,7 +186,7 @@ void check(const Launch& launch) {
 }
 
 // Where the ranks meet, and their secret.
-Launch settle(Found found) {
+Launch settle(FoundLaunch found) {
   Launch& launch = found.launch;
   check(launch);
   if (launch.size == 1) return launch;
@@ -232,7 +232,7 @@ Launch Launch::without(const std::vector<int>& ranks) const {
 
 Launch launch_from_environment() {
   for (const auto read : {from_onstream, from_torchrun, from_open_mpi, from_mpich, from_slurm})
-    if (std::optional<Found> found = read()) return settle(std::move(*found));
+    if (std::optional<FoundLaunch> found = read()) return settle(std::move(*found));
   return Launch{};
 }
 

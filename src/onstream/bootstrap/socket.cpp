@@ -23,7 +23,7 @@ constexpr int kBacklog = 1024;  // the kernel lowers it to its own limit
 constexpr std::string_view kUnixPrefix = "unix:";
 
 // One place that a socket may be bound or connected to.
-struct Place {
+struct SocketAddress {
   int family = AF_UNSPEC;
   sockaddr_storage address{};
   socklen_t bytes = 0;
@@ -31,7 +31,7 @@ struct Place {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-Place abstract_place(const std::string& address) {
+SocketAddress abstract_place(const std::string& address) {
   const std::string name = address.substr(kUnixPrefix.size());
   sockaddr_un place{};
   // A leading zero byte makes the name abstract; the kernel removes it with the last socket.
@@ -39,15 +39,15 @@ Place abstract_place(const std::string& address) {
           sizeof(place.sun_path) - 1, " characters after unix:");
   place.sun_family = AF_UNIX;
   std::memcpy(place.sun_path + 1, name.data(), name.size());
-  Place result;
+  SocketAddress result;
   result.family = AF_UNIX;
   result.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   std::memcpy(&result.address, &place, sizeof(place));
   return result;
 }
 
-Place every_address(int family, int port) {
-  Place place;
+SocketAddress every_address(int family, int port) {
+  SocketAddress place;
   place.family = family;
   if (family == AF_INET6) {
     sockaddr_in6 any{};
@@ -68,7 +68,7 @@ Place every_address(int family, int port) {
 }
 
 // Empty, and why, when the name cannot be resolved.
-std::vector<Place> places_of(const Endpoint& endpoint, std::string& why) {
+std::vector<SocketAddress> places_of(const Endpoint& endpoint, std::string& why) {
   if (endpoint.is_unix()) return {abstract_place(endpoint.address)};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -80,9 +80,9 @@ std::vector<Place> places_of(const Endpoint& endpoint, std::string& why) {
     return {};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  std::vector<Place> places;
+  std::vector<SocketAddress> places;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    Place place;
+    SocketAddress place;
     place.family = one->ai_family;
     place.bytes = one->ai_addrlen;
     std::memcpy(&place.address, one->ai_addr, one->ai_addrlen);
@@ -125,7 +125,7 @@ bool connected_to_itself(const Fd& socket) {
   return my_bytes == their_bytes && std::memcmp(&mine, &theirs, my_bytes) == 0;
 }
 
-Fd connect_to(const Place& place, Deadline deadline, std::string& why) {
+Fd connect_to(const SocketAddress& place, Deadline deadline, std::string& why) {
   Fd socket = open_socket(place.family);
   send_at_once(socket);
   int error = ::connect(socket.get(), place.get(), place.bytes) == 0 ? 0 : errno;
@@ -154,13 +154,14 @@ Fd connect_to(const Place& place, Deadline deadline, std::string& why) {
 
 std::string Endpoint::describe() const { return is_unix() ? address : concat(address, " port ", port); }
 
-Fd listen_at(Endpoint& endpoint, Reach reach) {
+Fd listen_at(Endpoint& endpoint, ListenScope scope) {
   std::string why;
-  std::vector<Place> places = places_of(endpoint, why);
+  std::vector<SocketAddress> places = places_of(endpoint, why);
   if (places.empty()) fail(ErrorCode::system, "rank 0 cannot listen at ", endpoint.describe(), ": ", why);
-  if (!endpoint.is_unix() && reach == Reach::any_host) places = {every_address(places.front().family, endpoint.port)};
+  if (!endpoint.is_unix() && scope == ListenScope::any_host)
+    places = {every_address(places.front().family, endpoint.port)};
   const int on = 1;
-  for (const Place& place : places) {
+  for (const SocketAddress& place : places) {
     Fd socket(::socket(place.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.valid()) continue;
     // A world may be made again on the port of one just destroyed, whose connections linger in TIME_WAIT.
@@ -180,7 +181,7 @@ void renew_credentials(const Fd& listener) {
 }
 
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, std::string& why) {
-  for (const Place& place : places_of(endpoint, why)) {
+  for (const SocketAddress& place : places_of(endpoint, why)) {
     Fd socket = connect_to(place, deadline, why);
     if (socket.valid()) return socket;
   }

@@ -24,11 +24,11 @@ struct Endpoint {
   std::string describe() const;  // "127.0.0.1 port 4711", "unix:job-12"
 };
 
-enum class Reach { this_host, any_host };
+enum class ListenScope { this_host, any_host };
 
-// Listens. TCP binds the address itself, or with Reach::any_host every address of the machine. Sets endpoint.port when
-// it was 0. Returns an invalid Fd when the address is in use; throws system, with advice, for all else.
-Fd listen_at(Endpoint& endpoint, Reach reach);
+// Listens. TCP binds the address itself, or with ListenScope::any_host every address of the machine. Sets endpoint.port
+// when it was 0. Returns an invalid Fd when the address is in use; throws system, with advice, for all else.
+Fd listen_at(Endpoint& endpoint, ListenScope scope);
 
 // Peers that connect from now on see the user that this process has now: it may have given up another one since.
 void renew_credentials(const Fd& listener);

@@ -30,9 +30,9 @@ void require_teams_agree(Fabric& fabric, std::span<const int> ranks, int channel
   require(channels >= 1, "team: at least one channel, not ", channels);
   std::string mine;
   for (const int rank : ranks) mine += concat(mine.empty() ? "" : " ", rank);
-  const std::vector<std::string> said = fabric.all_gather("the ranks of a team", mine);
+  const std::vector<std::string> stated = fabric.all_gather("the ranks of a team", mine);
   for (int rank = 0; rank < fabric.size(); ++rank) {
-    const std::string& theirs = said[static_cast<std::size_t>(rank)];
+    const std::string& theirs = stated[static_cast<std::size_t>(rank)];
     const std::vector<int> members = numbers_in(theirs);
     const std::set<int> different(members.begin(), members.end());
     require(different.size() == members.size(), "team: rank ", rank, " names ranks ", theirs,
@@ -44,7 +44,7 @@ void require_teams_agree(Fabric& fabric, std::span<const int> ranks, int channel
     require(members.empty() || different.contains(rank), "team: rank ", rank, " names ranks ", theirs,
             ", and is not among them; a rank of no team names none");
     for (const int member : members) {
-      const std::string& named = said[static_cast<std::size_t>(member)];
+      const std::string& named = stated[static_cast<std::size_t>(member)];
       require(named == theirs, "team: rank ", rank, " names ranks ", theirs, ", and rank ", member, " names ",
               named.empty() ? "none" : named, "; all members of a team name the same ranks in the same order");
     }

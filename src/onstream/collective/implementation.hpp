@@ -111,14 +111,14 @@ class Collective::Implementation {
   }
 
  private:
-  friend class Collective::Planned;
+  friend class Collective::PlannedCollective;
 
   static int place_of(const std::vector<int>& ranks, int rank) {
     const auto found = std::ranges::find(ranks, rank);
     return found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
   }
   collective::Place place() const { return {ranks_, rank_, fabric_->rank()}; }
-  collective::Machine machine() const { return collective::machine_of(*fabric_, rank_, ranks_.size()); }
+  collective::MachineTraits machine() const { return collective::machine_of(*fabric_, rank_, ranks_.size()); }
 
   // --- check ---
 
@@ -128,7 +128,7 @@ class Collective::Implementation {
 
   void check_meaning(const CollectiveCall& call) const {
     collective::check_meaning(call, place());
-    if (call.own != nullptr) load(*call.own);
+    if (call.user_kernels != nullptr) load(*call.user_kernels);
   }
 
   // Throws the error of a call that cannot work.

@@ -21,9 +21,10 @@ Path path_of(Algorithm algorithm) {
 
 }  // namespace
 
-class Collective::Planned final : public plan::PlannedCall {
+class Collective::PlannedCollective final : public plan::PlannedCall {
  public:
-  Planned(std::shared_ptr<Implementation> home, CollectiveCall call) : home_(std::move(home)), call_(std::move(call)) {
+  PlannedCollective(std::shared_ptr<Implementation> home, CollectiveCall call)
+      : home_(std::move(home)), call_(std::move(call)) {
     home_->check(call_);
     home_->channels_.check_number(call_.channel);
     (void)algorithm();
@@ -96,7 +97,7 @@ class Collective::Planned final : public plan::PlannedCall {
 };
 
 std::shared_ptr<const plan::PlannedCall> Collective::planned(const CollectiveCall& call) const {
-  return std::make_shared<const Planned>(implementation_, call);
+  return std::make_shared<const PlannedCollective>(implementation_, call);
 }
 
 }  // namespace onstream

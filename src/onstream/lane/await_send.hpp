@@ -11,7 +11,7 @@ namespace onstream::lane {
 // Waits for a posted send, or looks once.
 struct AwaitSend {
   WaitView wait;
-  View lane;
+  LaneView lane;
   std::uint64_t bytes = 0;
   Look look = Look::wait;
   Ticket ticket;
@@ -93,7 +93,8 @@ struct AwaitSend {
     if (!is_numbered(group, ticket)) return Status::ok;
     CopySender lender(wait, lane, group.load_relaxed(&ticket.numbered->number), bytes);
     if (!lender.is_open(group)) return Status::ok;
-    const Status status = look == Look::once ? lender.lend(group, CopySender::Reach::all) : lender.see_through(group);
+    const Status status =
+        look == Look::once ? lender.lend(group, CopySender::CopyMeans::all) : lender.see_through(group);
     return loses_lane(status) ? status : Status::ok;  // the rest is in the ack
   }
 };
@@ -158,7 +159,7 @@ struct AwaitLargeSend : AwaitSend {
     if (!answered(group, lane, number, answer) || bytes > answer.room) return false;
     if constexpr (Group::kCrossMemory) {
       const bool shared = CopySender(wait, lane, number, bytes).is_open(group);
-      return !shared && (answer.answer == Answer::here || answer.answer == Answer::foreign);
+      return !shared && (answer.answer == Answer::here || answer.answer == Answer::remote_process);
     }
     return answer.answer == Answer::here;
   }

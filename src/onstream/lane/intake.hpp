@@ -12,7 +12,7 @@ namespace onstream::lane {
 
 class RingReader {
  public:
-  ONSTREAM_BODY RingReader(const WaitView& wait, const View& lane, Fetcher& fetcher, std::uint64_t head,
+  ONSTREAM_BODY RingReader(const WaitView& wait, const LaneView& lane, Fetcher& fetcher, std::uint64_t head,
                            std::uint64_t returned)
       : wait_(wait), lane_(lane), fetcher_(fetcher), head_(head), returned_(returned) {}
 
@@ -93,7 +93,7 @@ class RingReader {
     return Status::truncated;
   }
 
-  // The sender's wait may bring it, where a posting said that it fits.
+  // The sender's wait may bring it, where a receive descriptor said that it fits.
   template <class Group>
   ONSTREAM_BODY Status take_left(const Group& group, const Target& target, const Seen& seen) {
     if ((target.offered != 0 || Group::kCrossMemory) && seen.bytes() <= target.capacity) {
@@ -127,7 +127,7 @@ class RingReader {
     group.store_release(ack, (number + 1) * 2 + (status != Status::ok ? 1 : 0));
   }
 
-  // A large message whose sender waits for an answer, unless a posting was made.
+  // A large message whose sender waits for an answer, unless a receive descriptor was made.
   template <class Group>
   ONSTREAM_BODY Status take_announced(const Group& group, const Target& target, const Seen& seen) {
     const std::uint64_t bytes = seen.bytes();
@@ -142,7 +142,7 @@ class RingReader {
       return status;
     }
     const std::uint64_t place = target.number & (lane_.receives - 1);
-    answer(group, lane_, place, target.number, Answer::mine, 0, target.capacity);
+    answer(group, lane_, place, target.number, Answer::receiver_pulls, 0, target.capacity);
     if (seen.kind() == Header::push) return take_pull(group, target, bytes, seen.address);
     head_ += 1;
     return fetch_chunks(group, target, bytes);
@@ -171,7 +171,7 @@ class RingReader {
   }
 
   const WaitView& wait_;
-  const View& lane_;
+  const LaneView& lane_;
   Fetcher& fetcher_;
   std::uint64_t head_;
   std::uint64_t returned_;

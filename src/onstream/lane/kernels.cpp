@@ -26,7 +26,7 @@ void locked_entry(const void* body, int) {
 
 }  // namespace
 
-const Kernel& send_kernel(Send::Way way) {
+const Kernel& send_kernel(Send::SendWay way) {
   static const Kernel small{"lane_send_small", locked_entry<Send>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_small)};
   static const Kernel spread{"lane_send_spread", nullptr, ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_spread)};
   static const Kernel direct{"lane_send_direct", locked_entry<Send>,
@@ -34,10 +34,10 @@ const Kernel& send_kernel(Send::Way way) {
   static const Kernel posted{"lane_send_posted", locked_entry<Send>,
                              ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_posted)};
   switch (way) {
-    case Send::Way::small: return small;
-    case Send::Way::spread: return spread;
-    case Send::Way::direct: return direct;
-    case Send::Way::posted: break;
+    case Send::SendWay::small: return small;
+    case Send::SendWay::spread: return spread;
+    case Send::SendWay::direct: return direct;
+    case Send::SendWay::posted: break;
   }
   return posted;
 }

@@ -1,12 +1,12 @@
 #include "onstream/lane/kernels.hpp"
 
 #include "onstream/device/cuda/entry.cuh"
-#include "onstream/lane/exchange.hpp"
 #include "onstream/lane/many.hpp"
+#include "onstream/lane/send_receive.hpp"
 
 namespace onstream::lane {
 
-CudaAddresses cuda_addresses() {
+LaneKernelAddresses cuda_addresses() {
   return {reinterpret_cast<const void*>(&cuda_entry<SendSmall>),
           reinterpret_cast<const void*>(&cuda_entry<SendSpread>),
           reinterpret_cast<const void*>(&cuda_entry<SendDirect>),
@@ -21,7 +21,7 @@ CudaAddresses cuda_addresses() {
           reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>),
           reinterpret_cast<const void*>(&cuda_entry<SendMany>),
           reinterpret_cast<const void*>(&cuda_entry<AwaitSendMany>),
-          reinterpret_cast<const void*>(&cuda_entry<Exchange>),
+          reinterpret_cast<const void*>(&cuda_entry<SendReceive>),
           reinterpret_cast<const void*>(&cuda_entry<ExchangeMany<kFew>>),
           reinterpret_cast<const void*>(&cuda_entry<ExchangeMany<kMany>>)};
 }

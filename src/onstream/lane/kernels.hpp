@@ -1,5 +1,5 @@
-// The kernels of eager messages: the bodies of send.hpp, await_send.hpp, recv.hpp, exchange.hpp and many.hpp, ready to
-// launch on any device.
+// The kernels of eager messages: the bodies of send.hpp, await_send.hpp, recv.hpp, send_receive.hpp and many.hpp, ready
+// to launch on any device.
 #pragma once
 
 #include "onstream/device.hpp"
@@ -8,7 +8,7 @@
 namespace onstream::lane {
 
 // Each takes the body of the same name as its argument.
-const Kernel& send_kernel(Send::Way way);
+const Kernel& send_kernel(Send::SendWay way);
 const Kernel& await_send_kernel();
 const Kernel& await_large_send_kernel();
 const Kernel& receive_kernel();
@@ -25,7 +25,7 @@ const Kernel& exchange_many_kernel();  // ExchangeMany<kMany>
 
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions, in the order above; kernels.cu.
-struct CudaAddresses {
+struct LaneKernelAddresses {
   const void* send_small;
   const void* send_spread;
   const void* send_direct;
@@ -44,7 +44,7 @@ struct CudaAddresses {
   const void* exchange_few;
   const void* exchange_many;
 };
-CudaAddresses cuda_addresses();
+LaneKernelAddresses cuda_addresses();
 #endif
 
 }  // namespace onstream::lane

@@ -8,7 +8,7 @@
 namespace onstream::lane {
 
 // One of a list; everything else is the same for all.
-struct Item {
+struct ListedSend {
   const void* source = nullptr;
   std::uint64_t bytes = 0;
   Ticket ticket;
@@ -20,7 +20,7 @@ constexpr int kMostItems = 64;
 struct SendMany {
   Send common;
   std::int32_t count = 0;
-  Item items[kMostItems];
+  ListedSend items[kMostItems];
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
@@ -39,7 +39,7 @@ struct SendMany {
 struct AwaitSendMany {
   AwaitLargeSend common;
   std::int32_t count = 0;
-  Item items[kMostItems];
+  ListedSend items[kMostItems];
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {

@@ -13,7 +13,7 @@
 
 namespace onstream::lane {
 
-ONSTREAM_BODY Fault recv_fault(const View& lane, bool sender_hears, Status status, std::uint64_t capacity,
+ONSTREAM_BODY Fault recv_fault(const LaneView& lane, bool sender_hears, Status status, std::uint64_t capacity,
                                std::uint64_t bytes) {
   Fault fault = fault_of(OpKind::recv, lane, capacity, bytes);
   fault.tell = !loses_lane(status) && !sender_hears ? 1 : 0;
@@ -22,7 +22,7 @@ ONSTREAM_BODY Fault recv_fault(const View& lane, bool sender_hears, Status statu
 
 // Drains the lane through message `number`, or takes only the messages that are there. First block.
 template <class Group>
-ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View& lane, Fetcher& fetcher,
+ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const LaneView& lane, Fetcher& fetcher,
                            std::uint64_t number, bool look_once) {
   Receiving* state = lane.receiving;
   bool through = false;
@@ -76,19 +76,19 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View&
   return next > number ? Status::ok : Status::pending;
 }
 
-// A posting's answer for a destination that the peer knows as `peer_destination`. A sender that cannot write to a
-// remote process address leaves its message to this rank, so such an offer promises nothing.
+// A receive descriptor's answer for a destination that the peer knows as `peer_destination`. A sender that cannot write
+// to a remote process address leaves its message to this rank, so such an offer promises nothing.
 template <class Group>
 ONSTREAM_BODY Answer offer_of(std::uint64_t peer_destination) {
   if constexpr (Group::kCrossMemory) {
-    if (is_remote_process(peer_destination)) return Answer::foreign;
+    if (is_remote_process(peer_destination)) return Answer::remote_process;
   }
   return Answer::here;
 }
 
 // Posts a receive: its place in the lane's order, and for a large one where the data shall go. First block.
 template <class Group>
-ONSTREAM_CALL Status enter(const Group& group, const WaitView& wait, const View& lane, const Posted& posted,
+ONSTREAM_CALL Status enter(const Group& group, const WaitView& wait, const LaneView& lane, const Posted& posted,
                            std::uint64_t peer_destination, std::uint64_t offer_min, std::uint64_t number) {
   Receiving* state = lane.receiving;
   // A wait that has just settled a receive may not have counted it yet: it holds the lock until it has.
@@ -126,7 +126,7 @@ struct Receive {
   std::uint64_t offer_min = 0;
   std::uint64_t peer_destination = 0;  // the destination as the peer stores to it, or 0 if it cannot
   std::uint64_t spread = 0;            // 1: a message of `capacity` comes through the ring by several blocks
-  View lane;
+  LaneView lane;
   Ticket ticket;
   WaitView wait;
 
@@ -179,7 +179,7 @@ struct Receive {
     const auto end = static_cast<std::uint32_t>(lines_for(capacity));
     const std::uint64_t wanted = header_word(Header::data, capacity);
     const Stretch stretch(lane, now.head);
-    const Place first = stretch.at(0);
+    const LinePlace first = stretch.at(0);
     const Line* const place = lane.ring + first.index;
     // The first block takes no lines where there are others: it has the counters to see to.
     const std::uint32_t aside = group.blocks() > 1 ? static_cast<std::uint32_t>(group.size()) : 0;
@@ -233,7 +233,7 @@ struct Receive {
     const auto end = static_cast<std::uint32_t>(lines_for(capacity));
     const std::uint64_t wanted = header_word(Header::data, capacity);
     const Stretch stretch(lane, now.head);
-    const Place first = stretch.at(0);
+    const LinePlace first = stretch.at(0);
     const Line* place = lane.ring + first.index;
     Batch batch(lane.ring, stretch, line, size, end);
     const bool whole = is_word(destination, capacity, 0) && capacity % kLineData == 0;
@@ -273,8 +273,8 @@ struct Receive {
     }
   }
 
-  // Takes a large message whose sender finds the posting. There is nothing to fetch then, so the other blocks end while
-  // the data comes.
+  // Takes a large message whose sender finds the descriptor. There is nothing to fetch then, so the other blocks end
+  // while the data comes.
   template <class Group>
   ONSTREAM_BODY void take_offered(const Group& group, const Counters& now) const {
     const Answer where = offer_of<Group>(peer_destination);
@@ -283,7 +283,7 @@ struct Receive {
     Seen seen;
     Status status = await_header(group, wait, lane, now.head, seen);
     if constexpr (Group::kCrossMemory) {
-      if (status == Status::ok && where == Answer::foreign) return take_otherwise(group, now, 0);
+      if (status == Status::ok && where == Answer::remote_process) return take_otherwise(group, now, 0);
     }
     if (status == Status::ok && (!seen.asks() || seen.bytes() > capacity)) return take_otherwise(group, now, 1);
     if (group.blocks() > 1) dismiss(group);
@@ -412,7 +412,7 @@ struct ReceiveSpread : Receive {
 
 struct Post {
   WaitView wait;
-  View lane;
+  LaneView lane;
   void* destination = nullptr;
   std::uint64_t capacity = 0;
   std::uint64_t offer_min = 0;
@@ -454,7 +454,7 @@ struct Reopen {
 // Waits for a posted receive, or looks once.
 struct AwaitReceive {
   WaitView wait;
-  View lane;
+  LaneView lane;
   BlockTeam* crew = nullptr;  // the request's own: waits of several requests may run at once
   Look look = Look::wait;
   Ticket ticket;

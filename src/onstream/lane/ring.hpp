@@ -12,22 +12,22 @@ struct Target {
   std::byte* destination = nullptr;
   std::uint64_t capacity = 0;
   std::uint64_t number = 0;
-  std::uint64_t offered = 0;  // not 0: a posting said `here`
+  std::uint64_t offered = 0;  // not 0: a receive descriptor said `here`
   bool waits = true;          // else it is only looked for
 };
 
-// Tells the sender where message `number` shall go, or that it is refused or fetched: in that message's posting, or in
-// the last one for a receive that has no other before it.
+// Tells the sender where message `number` shall go, or that it is refused or fetched: in that message's receive
+// descriptor, or in the last one for a receive that has no other before it.
 template <class Group>
-ONSTREAM_BODY void answer(const Group& group, const View& lane, std::uint64_t place, std::uint64_t number, Answer what,
-                          std::uint64_t address, std::uint64_t room) {
+ONSTREAM_BODY void answer(const Group& group, const LaneView& lane, std::uint64_t place, std::uint64_t number,
+                          Answer what, std::uint64_t address, std::uint64_t room) {
   if (group.rank() != 0) return;
-  Posting* posting = lane.peer_postings + place;
+  ReceiveDescriptor* descriptor = lane.peer_descriptors + place;
   const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
-  group.store_line(&posting->address, flag_line(address, flag));
-  group.store_line(&posting->bytes, flag_line(room, flag));
-  group.store_line(&posting->answer, flag_line(static_cast<std::uint64_t>(what), flag));
-  group.store_line(&posting->number, flag_line(number, flag));
+  group.store_line(&descriptor->address, flag_line(address, flag));
+  group.store_line(&descriptor->bytes, flag_line(room, flag));
+  group.store_line(&descriptor->answer, flag_line(static_cast<std::uint64_t>(what), flag));
+  group.store_line(&descriptor->number, flag_line(number, flag));
 }
 
 // A message's header.
@@ -37,14 +37,14 @@ struct Seen {
 
   ONSTREAM_BODY Header kind() const { return header_kind(word); }
   ONSTREAM_BODY std::uint64_t bytes() const { return header_bytes(word); }
-  // Whether its sender asks for a posting and then pushes, if the posting says `here`.
+  // Whether its sender asks for a receive descriptor and then pushes, if the descriptor says `here`.
   ONSTREAM_BODY bool asks() const { return kind() == Header::push || kind() == Header::stage; }
 };
 
 // Whether the header at `head` is there. One thread.
 template <class Group>
-ONSTREAM_BODY bool look(const Group& group, const View& lane, std::uint64_t head, Seen& seen) {
-  const Place first = place_of(lane, head, 0);
+ONSTREAM_BODY bool look(const Group& group, const LaneView& lane, std::uint64_t head, Seen& seen) {
+  const LinePlace first = place_of(lane, head, 0);
   const Line line0 = group.load_line(lane.ring + first.index);
   // In one trip with the first. The host's first line proves the rest, which may be on its way until then.
   Line line1{};
@@ -60,7 +60,7 @@ ONSTREAM_BODY bool look(const Group& group, const View& lane, std::uint64_t head
 
 // Waits for the header at `head`. One thread polls: hundreds that do would slow the stores that they wait for.
 template <class Group>
-ONSTREAM_BODY Status await_header(const Group& group, const WaitView& wait, const View& lane, std::uint64_t head,
+ONSTREAM_BODY Status await_header(const Group& group, const WaitView& wait, const LaneView& lane, std::uint64_t head,
                                   Seen& seen) {
   const auto there = [&] { return look(group, lane, head, seen); };
   Status status = Status::ok;
@@ -84,7 +84,7 @@ struct BatchOf {
     ONSTREAM_UNROLL
     for (int k = 0; k < kLines; ++k) {
       const std::uint32_t line = first + k * step;
-      const Place place = stretch.at(line);
+      const LinePlace place = stretch.at(line);
       places[k] = ring + place.index;
       flags[k] = place.flag;
       if (line < end) count = k + 1;
@@ -123,7 +123,7 @@ using Batch = BatchOf<kLinesInFlight>;
 
 // Path ll: every line proves itself. Waits for all, and stores them if there is room.
 template <class Group>
-ONSTREAM_BODY Status take_lines(const Group& group, const WaitView& wait, const View& lane, std::uint64_t head,
+ONSTREAM_BODY Status take_lines(const Group& group, const WaitView& wait, const LaneView& lane, std::uint64_t head,
                                 std::uint64_t bytes, const Target& target) {
   const auto end = static_cast<std::uint32_t>(lines_for(bytes));
   const auto size = static_cast<std::uint32_t>(group.size());
@@ -143,7 +143,7 @@ ONSTREAM_BODY Status take_lines(const Group& group, const WaitView& wait, const 
 // Whether the sender's blocks own, own + step, ... have brought their parts of message `number`. Parts of a later push
 // come after all of an earlier one: the sender's ops follow each other. One thread.
 template <class Group>
-ONSTREAM_BODY bool arrived(const Group& group, const View& lane, std::uint64_t number, std::uint64_t own,
+ONSTREAM_BODY bool arrived(const Group& group, const LaneView& lane, std::uint64_t number, std::uint64_t own,
                            std::uint64_t step) {
   if (own >= kArrivals) return true;
   const std::uint64_t* arrivals = lane.acks + lane.receives;
@@ -161,20 +161,21 @@ ONSTREAM_BODY bool arrived(const Group& group, const View& lane, std::uint64_t n
 // Each thread acquires the arrival it waited for, and the barrier passes it on: the data is there for work after this
 // op. (A fence here would wait for the group's own stores, half a microsecond.)
 template <class Group>
-ONSTREAM_BODY Status await_arrivals(const Group& group, const WaitView& wait, const View& lane, std::uint64_t number) {
+ONSTREAM_BODY Status await_arrivals(const Group& group, const WaitView& wait, const LaneView& lane,
+                                    std::uint64_t number) {
   const std::uint64_t own = static_cast<std::uint64_t>(group.rank());
   const std::uint64_t step = static_cast<std::uint64_t>(group.size());
   return agree(group, wait_until(group, wait, [&] { return arrived(group, lane, number, own, step); }));
 }
 
 // Credit for the ring goes back in large steps: how far it has when the ring is read up to `head`.
-ONSTREAM_BODY std::uint64_t credit_at(const View& lane, std::uint64_t head, std::uint64_t returned) {
+ONSTREAM_BODY std::uint64_t credit_at(const LaneView& lane, std::uint64_t head, std::uint64_t returned) {
   return head - returned < std::uint64_t{1} << (lane.ring_shift - 2) ? returned : head;
 }
 
 // Gives it back if there is more of it than there `was`.
 template <class Group>
-ONSTREAM_BODY void give_credit(const Group& group, const View& lane, std::uint64_t was, std::uint64_t now) {
+ONSTREAM_BODY void give_credit(const Group& group, const LaneView& lane, std::uint64_t was, std::uint64_t now) {
   if (now == was || group.rank() != 0) return;
   std::uint64_t* consumed = &lane.peer_returned->credit;
   if constexpr (Group::kStoresInOrder) {

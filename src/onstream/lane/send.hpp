@@ -19,7 +19,7 @@ struct Send {
   std::uint64_t bytes = 0;
   std::uint64_t ring_max = 0;   // largest message that travels in the ring
   std::uint64_t offer_min = 0;  // a larger one may go straight to its destination if the receive is there already
-  View lane;
+  LaneView lane;
   std::uint64_t peer_source = 0;   // the source as the peer loads it, or 0 if it cannot
   Header announce = Header::push;  // of a message larger than ring_max: push, pull or stage
   Completion completion = Completion::ordered;
@@ -33,11 +33,11 @@ struct Send {
   WaitView wait;
 
   // Which of the four ways the message goes, known before it runs.
-  enum class Way { small, spread, direct, posted };
-  Way way() const {
-    if (spread != 0) return Way::spread;
-    if (bytes <= ring_max) return Way::small;
-    return completion == Completion::posted ? Way::posted : Way::direct;
+  enum class SendWay { small, spread, direct, posted };
+  SendWay way() const {
+    if (spread != 0) return SendWay::spread;
+    if (bytes <= ring_max) return SendWay::small;
+    return completion == Completion::posted ? SendWay::posted : SendWay::direct;
   }
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
@@ -77,7 +77,7 @@ struct Send {
   }
 
   // Ordered large send: announces, waits for the receiver's answer, follows it. Every block sees the same answer.
-  // Usually the receive is there, and its posting comes with the counters. Staged sends run as one block, so that it
+  // Usually the receive is there, and its descriptor comes with the counters. Staged sends run as one block, so that it
   // alone counts the units.
   template <class Group>
   ONSTREAM_BODY void direct(const Group& group) const {
@@ -87,8 +87,8 @@ struct Send {
     const bool pulls = announce == Header::pull;
     const bool speaks = group.block() == 0 && group.rank() == group.size() - 1;
     // All that is asked of memory is asked at once; the data, which takes longest, last.
-    Letter lone{};
-    if (!pulls) lone = read_letter(group, lane.postings + lane.receives);
+    DescriptorSnapshot lone{};
+    if (!pulls) lone = read_descriptor(group, lane.descriptors + lane.receives);
     const std::uint64_t consumed = speaks ? credit(group) : 0;
     const auto [head, number] = load_pair(group, &lane.sending->head);
     const auto part = static_cast<std::uint32_t>(group.block());
@@ -101,7 +101,7 @@ struct Send {
       if (!has_room(head, 1, consumed)) status = wait_for_room(group, head, 1);
       if (status == Status::ok) store_unit(group, lane, head, header_word(announce, bytes), peer_source);
     }
-    Answered answer{status, Answer::mine, 0, bytes};
+    Answered answer{status, Answer::receiver_pulls, 0, bytes};
     if (!pulls && group.sync_or(!tells(lone, number, answer))) {
       // One thread of each block polls: thousands that do would slow the receiver's answer.
       status = agree(group, status);
@@ -156,7 +156,7 @@ struct Send {
         for (int k = 0; k < kSpreadLines; ++k) {
           const std::uint32_t at = line + k * size;
           if (at >= lines) continue;
-          const Place place = stretch.at(at);
+          const LinePlace place = stretch.at(at);
           const std::uint64_t data = at == 0 ? header_word(Header::data, bytes) : values[k];
           group.store_line(lane.peer_ring + place.index, flag_line(data, place.flag));
         }
@@ -249,7 +249,7 @@ struct Send {
     if (status == Status::ok && line < lines) {
       const Stretch stretch(lane, head);
       const auto store = [&](std::uint32_t at, std::uint64_t data) {
-        const Place place = stretch.at(at);
+        const LinePlace place = stretch.at(at);
         group.store_line(lane.peer_ring + place.index, flag_line(data, place.flag));
       };
       const std::uint32_t first = line;
@@ -313,7 +313,7 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY bool is_last_way(const Group& group, const Answered& answer) const {
     if constexpr (Group::kCrossMemory) {
-      return bytes <= ring_max && answer.answer == Answer::foreign && is_room_short(group);
+      return bytes <= ring_max && answer.answer == Answer::remote_process && is_room_short(group);
     }
     return false;
   }
@@ -345,7 +345,7 @@ struct Send {
   template <class Group, class WaitFor>
   ONSTREAM_BODY Answered find_answer(const Group& group, std::uint64_t number, const WaitFor& wait_for) const {
     Answered out{Status::ok, Answer::refused, 0, 0};
-    // The posting's place may hold a later receive already; then the ack tells whether this message was refused.
+    // The descriptor's place may hold a later receive already; then the ack tells whether this message was refused.
     constexpr std::uint32_t kAckEvery = 64;  // looking there each time would double the time between two looks
     std::uint64_t ack = 0;
     std::uint32_t looks = 0;
@@ -356,7 +356,7 @@ struct Send {
       return ack / 2 == number + 1;
     });
     if (out.status == Status::ok && ack / 2 == number + 1) {
-      out.answer = ack % 2 == 1 ? Answer::refused : Answer::mine;
+      out.answer = ack % 2 == 1 ? Answer::refused : Answer::receiver_pulls;
       out.room = bytes;  // not known
     }
     return out;
@@ -382,7 +382,7 @@ struct Send {
     store_pair(group, &lane.sending->head, head + 1, number + 1);
     number_ticket(group, ticket, number);
     passed();
-    if (shares) status = posts ? lender.lend(group, CopySender::Reach::plain) : lender.see_through(group);
+    if (shares) status = posts ? lender.lend(group, CopySender::CopyMeans::plain) : lender.see_through(group);
     if (status != Status::ok) return fail(group, status, room_of_refusal(group, status, number, bytes));
     if (!posts) settle(group, ticket, Status::ok, bytes);
   }

@@ -48,8 +48,8 @@ std::optional<std::pair<int, int>> find_overlap(std::vector<Run>& runs) {
   return std::nullopt;
 }
 
-std::optional<std::vector<Piece>> pieces_of(const LayoutView& to, const LayoutView& from, std::uint64_t most) {
-  std::vector<Piece> pieces;
+std::optional<std::vector<LayoutPiece>> pieces_of(const LayoutView& to, const LayoutView& from, std::uint64_t most) {
+  std::vector<LayoutPiece> pieces;
   std::uint64_t left = bytes_of(to);
   Cursor writer(to, 0);
   Cursor reader(from, 0);

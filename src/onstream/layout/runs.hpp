@@ -21,7 +21,7 @@ struct Run {
 };
 
 // How a pair of layouts of equal bytes() splits into pieces that are contiguous on both sides.
-struct Piece {
+struct LayoutPiece {
   std::int64_t to;  // byte offsets from the two addresses
   std::int64_t from;
   std::uint64_t bytes;
@@ -43,6 +43,6 @@ void append_runs(const LayoutView& view, std::int64_t base, int owner, std::vect
 std::optional<std::pair<int, int>> find_overlap(std::vector<Run>& runs);
 
 // The pieces, in the order of the data, or nothing when there are more than `most`.
-std::optional<std::vector<Piece>> pieces_of(const LayoutView& to, const LayoutView& from, std::uint64_t most);
+std::optional<std::vector<LayoutPiece>> pieces_of(const LayoutView& to, const LayoutView& from, std::uint64_t most);
 
 }  // namespace onstream

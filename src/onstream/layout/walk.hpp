@@ -71,14 +71,15 @@ inline std::uint32_t access_width_of(const void* address, const LayoutView& view
 }
 
 // One side of a copy.
-struct Place {
+struct CopySide {
   std::byte* address;
   const LayoutView* layout;
 };
 
 // Copies data positions first, first + step, ... (counted in Words), four in flight a thread.
 template <class Word>
-ONSTREAM_BODY void copy_words(Place to, Place from, std::uint64_t count, std::uint64_t first, std::uint64_t step) {
+ONSTREAM_BODY void copy_words(CopySide to, CopySide from, std::uint64_t count, std::uint64_t first,
+                              std::uint64_t step) {
   constexpr int kFlight = 4;
   const bool plain = to.layout->dims == 0 && from.layout->dims == 0;
   std::uint64_t i = first;
@@ -114,8 +115,8 @@ ONSTREAM_BODY void copy_words(Place to, Place from, std::uint64_t count, std::ui
 
 // Part `part` of `parts` of a copy between layouts of equal bytes. All threads of the group take part; not a barrier.
 template <class Group>
-ONSTREAM_CALL void copy_part(const Group& group, Place to, Place from, std::uint64_t bytes, std::uint32_t access_width,
-                             std::uint32_t part, std::uint32_t parts) {
+ONSTREAM_CALL void copy_part(const Group& group, CopySide to, CopySide from, std::uint64_t bytes,
+                             std::uint32_t access_width, std::uint32_t part, std::uint32_t parts) {
   if constexpr (kSerial<Group>) {
     const std::uint64_t share = (bytes / parts + 63) / 64 * 64;
     std::uint64_t at = part * share < bytes ? part * share : bytes;

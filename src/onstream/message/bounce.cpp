@@ -14,9 +14,9 @@ std::size_t size_class(std::size_t bytes) {
 }
 
 // Part of a larger allocation: a GPU's driver hands out pinned and device memory by 2 MiB.
-class Piece final : public Memory {
+class SlabPiece final : public Memory {
  public:
-  Piece(std::shared_ptr<Memory> slab, std::size_t offset, std::size_t bytes)
+  SlabPiece(std::shared_ptr<Memory> slab, std::size_t offset, std::size_t bytes)
       : slab_(std::move(slab)), offset_(offset), bytes_(bytes) {}
   std::byte* data() const override { return slab_->data() + offset_; }
   std::size_t bytes() const override { return bytes_; }
@@ -56,9 +56,9 @@ std::shared_ptr<Memory> BouncePool::take(std::size_t bytes, MemoryKind kind) {
   const std::shared_ptr<Memory> slab = device_->allocate(kSlab, kind);
   const std::lock_guard lock(mutex_);
   for (std::size_t offset = wanted; offset < kSlab; offset += wanted) {
-    returned_.emplace(wanted, Returned{std::make_shared<Piece>(slab, offset, wanted), nullptr});
+    returned_.emplace(wanted, ReturnedBuffer{std::make_shared<SlabPiece>(slab, offset, wanted), nullptr});
   }
-  return std::make_shared<Piece>(slab, 0, wanted);
+  return std::make_shared<SlabPiece>(slab, 0, wanted);
 }
 
 std::shared_ptr<SmallMemory> BouncePool::take_small(std::size_t bytes) {
@@ -73,7 +73,7 @@ void BouncePool::give_back(std::shared_ptr<Memory> memory, Stream stream) {
   if (event == nullptr) return device_->retain(stream, give_back_later(std::move(memory)));
   const std::size_t bytes = memory->bytes();
   const std::lock_guard lock(mutex_);
-  returned_.emplace(bytes, Returned{std::move(memory), std::move(event)});
+  returned_.emplace(bytes, ReturnedBuffer{std::move(memory), std::move(event)});
 }
 
 std::shared_ptr<const void> BouncePool::give_back_later(std::shared_ptr<Memory> memory) {
@@ -89,7 +89,7 @@ void BouncePool::give_back(std::shared_ptr<Memory> memory) {
   if (guard_.in_child()) return;
   const std::size_t bytes = memory->bytes();
   const std::lock_guard lock(mutex_);
-  returned_.emplace(bytes, Returned{std::move(memory), nullptr});
+  returned_.emplace(bytes, ReturnedBuffer{std::move(memory), nullptr});
 }
 
 }  // namespace onstream

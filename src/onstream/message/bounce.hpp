@@ -33,14 +33,14 @@ class BouncePool : public std::enable_shared_from_this<BouncePool> {
   template <class Fits>
   std::shared_ptr<Memory> take_returned(std::size_t bytes, const Fits& fits);
 
-  struct Returned {
+  struct ReturnedBuffer {
     std::shared_ptr<Memory> memory;
     std::shared_ptr<Event> event;  // null: free at once; never done inside a capture
   };
   const ForkGuard guard_;
   std::shared_ptr<Device> device_;
   std::mutex mutex_;
-  std::multimap<std::size_t, Returned> returned_;
+  std::multimap<std::size_t, ReturnedBuffer> returned_;
 };
 
 }  // namespace onstream

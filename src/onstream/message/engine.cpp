@@ -42,7 +42,7 @@ MessageEngine::MessageEngine(std::shared_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)),
       device_(fabric_->device()),
       on_host_(device_->kind() == DeviceKind::host),
-      ground_(release_later(std::make_unique<Ground>(*fabric_))),
+      ground_(release_later(std::make_unique<KernelObjects>(*fabric_))),
       bounces_(release_later(std::make_unique<BouncePool>(device_))),
       router_(*fabric_, ground_->lanes, *bounces_),
       grids_(*fabric_),
@@ -78,7 +78,7 @@ MessageEngine::~MessageEngine() {
 
 // Before any rank can wait for another.
 void MessageEngine::load_kernels() {
-  using Way = lane::Send::Way;
+  using Way = lane::Send::SendWay;
   for (const Kernel* kernel :
        {&lane::send_kernel(Way::small), &lane::send_kernel(Way::spread), &lane::send_kernel(Way::direct),
         &lane::send_kernel(Way::posted), &lane::await_send_kernel(), &lane::await_large_send_kernel(),
@@ -108,7 +108,7 @@ void MessageEngine::check_stays(const Outgoing& message) const {
   fail(ErrorCode::closed, text_of(message), ": rank ", message.peer, " left the world; nobody will receive it");
 }
 
-SendRoute MessageEngine::route_send(const Outgoing& message, lane::Completion completion, Router::Ring ring) {
+SendRoute MessageEngine::route_send(const Outgoing& message, lane::Completion completion, Router::RingUse ring) {
   check_arguments("send", message.source, message.bytes, message.peer, message.options);
   // Last: a failed world, or a peer that left it, shall not hide an error of the call.
   return start_as([&] { return text_of(message); },
@@ -123,7 +123,7 @@ SendRoute MessageEngine::route_send(const Outgoing& message, lane::Completion co
                   });
 }
 
-RecvRoute MessageEngine::route_recv(const Incoming& message, lane::Completion completion, Router::Ring ring) {
+RecvRoute MessageEngine::route_recv(const Incoming& message, lane::Completion completion, Router::RingUse ring) {
   check_arguments("recv", message.destination, message.bytes, message.peer, message.options);
   return start_as([&] { return text_of(message); }, [&] { return router_.recv(message, completion, ring); });
 }
@@ -133,7 +133,7 @@ std::string MessageEngine::explain(const Outgoing& message) {
   return start_as([&] { return text_of(message); }, [&] { return router_.explain(message); });
 }
 
-lane::Send MessageEngine::send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
+lane::Send MessageEngine::send_body(const SendRoute& route, std::size_t bytes, const lane::LaneView& lane,
                                     lane::Completion completion) const {
   lane::Send body;
   body.wait = fabric_->wait_view(lane.peer);
@@ -153,7 +153,7 @@ lane::Send MessageEngine::send_body(const SendRoute& route, std::size_t bytes, c
   return body;
 }
 
-std::shared_ptr<Request> MessageEngine::make_request(OpKind kind, std::size_t bytes, const lane::View& lane,
+std::shared_ptr<Request> MessageEngine::make_request(OpKind kind, std::size_t bytes, const lane::LaneView& lane,
                                                      const MessageOptions& options) {
   settle_unasked();
   auto request = std::allocate_shared<Request>(ThreadCache<Request>());
@@ -161,7 +161,7 @@ std::shared_ptr<Request> MessageEngine::make_request(OpKind kind, std::size_t by
   request->lane = lane;
   request->queue = queue_of(lane.peer, lane.lane);
   request->slot = ground_->tickets->take();
-  if (options.told_by_wait) request->slot.ticket.use |= lane::kOwed;
+  if (options.reported_by_wait) request->slot.ticket.use |= lane::kOwed;
   request->tickets = ground_->tickets;
   request->bytes = bytes;
   request->owner = serial_;
@@ -185,16 +185,16 @@ void MessageEngine::hold_bounce(Request& request, const std::shared_ptr<Memory>&
 // A send, before its op is enqueued.
 void MessageEngine::begin(const std::shared_ptr<Request>& request, bool captured) {
   request->captured = captured;
-  if (!captured) Tickets::open(request->slot);
+  if (!captured) MessageTickets::open(request->slot);
 }
 
 // Its op could not be enqueued.
 void MessageEngine::close(const Request& request) {
-  if (!request.captured) Tickets::close(request.slot);
+  if (!request.captured) MessageTickets::close(request.slot);
 }
 
 std::size_t MessageEngine::received(const std::shared_ptr<Request>& request) {
-  const std::lock_guard lock(request->turn);
+  const std::lock_guard lock(request->in_use);
   if (request->result) return request->received;
   // Nobody may have asked the host: a wait on a stream settles it too.
   require(request->status() != Status::pending && (request->taken == nullptr || request->taken->done()),

@@ -60,13 +60,13 @@ class MessageEngine {
   // The objects that the kernels of all messages use. A graph that captured some keeps them, also when the world is
   // gone. They are let go later: a rank must say goodbye before it waits for kernels of other ranks in its process,
   // which may wait for it.
-  struct Ground {
-    explicit Ground(Fabric& fabric)
+  struct KernelObjects {
+    explicit KernelObjects(Fabric& fabric)
         : lanes(fabric),
-          tickets(std::make_shared<Tickets>(fabric.device(), fabric.own_memory())),
+          tickets(std::make_shared<MessageTickets>(fabric.device(), fabric.own_memory())),
           wait_memory(fabric.wait_memory()) {}
     Lanes lanes;
-    std::shared_ptr<Tickets> tickets;
+    std::shared_ptr<MessageTickets> tickets;
     std::shared_ptr<const void> wait_memory;
   };
   // When a buffer holds the bytes to send: when the call is made, or when the stream gets there.
@@ -81,7 +81,7 @@ class MessageEngine {
     return static_cast<std::size_t>(peer) * static_cast<std::size_t>(ground_->lanes.count()) +
            static_cast<std::size_t>(lane);
   }
-  const lane::View& view(int peer, int lane) const { return views_[queue_of(peer, lane)]; }
+  const lane::LaneView& view(int peer, int lane) const { return views_[queue_of(peer, lane)]; }
   void check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
                        const MessageOptions& options);
   // Runs a function that starts an op: if the world has failed, or fails meanwhile, or a peer does not answer, the
@@ -98,13 +98,15 @@ class MessageEngine {
   }
   void check_stays(const Outgoing& message) const;
   void check_both(const Outgoing& out, const Incoming& in);
-  SendRoute route_send(const Outgoing& message, lane::Completion completion, Router::Ring ring = Router::Ring::through);
-  RecvRoute route_recv(const Incoming& message, lane::Completion completion, Router::Ring ring = Router::Ring::through);
-  lane::Send send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
+  SendRoute route_send(const Outgoing& message, lane::Completion completion,
+                       Router::RingUse ring = Router::RingUse::through);
+  RecvRoute route_recv(const Incoming& message, lane::Completion completion,
+                       Router::RingUse ring = Router::RingUse::through);
+  lane::Send send_body(const SendRoute& route, std::size_t bytes, const lane::LaneView& lane,
                        lane::Completion completion) const;
   // A lane::Receive or a lane::Post: they take the same.
   template <class Body>
-  Body recv_body(const RecvRoute& route, std::size_t bytes, const lane::View& lane) const {
+  Body recv_body(const RecvRoute& route, std::size_t bytes, const lane::LaneView& lane) const {
     Body body;
     body.wait = fabric_->wait_view(lane.peer);
     body.lane = lane;
@@ -114,12 +116,12 @@ class MessageEngine {
     body.peer_destination = route.peer_destination;
     return body;
   }
-  lane::Receive receive_body(const RecvRoute& route, std::size_t bytes, const lane::View& lane) const {
+  lane::Receive receive_body(const RecvRoute& route, std::size_t bytes, const lane::LaneView& lane) const {
     auto body = recv_body<lane::Receive>(route, bytes, lane);
     body.spread = route.spread ? 1 : 0;
     return body;
   }
-  std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane,
+  std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::LaneView& lane,
                                         const MessageOptions& options);
   // The request of a message that is not posted yet. A call that posts several makes all requests first, as that may
   // fail.
@@ -178,7 +180,7 @@ class MessageEngine {
   void await_taken(const Request& request);
   void settle_unasked();
   Status collect(Request& request);
-  Status told(std::uint64_t word) const;
+  Status reported(std::uint64_t word) const;
 
   // --- unreceived.cpp ---
   void tell_unreceived() const;
@@ -186,8 +188,8 @@ class MessageEngine {
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
   bool on_host_;
-  std::shared_ptr<const Ground> ground_;
-  std::vector<lane::View> views_;
+  std::shared_ptr<const KernelObjects> ground_;
+  std::vector<lane::LaneView> views_;
   std::shared_ptr<BouncePool> bounces_;
   Router router_;
   Grids grids_;

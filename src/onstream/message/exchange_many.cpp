@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "onstream/lane/exchange.hpp"
 #include "onstream/lane/kernels.hpp"
+#include "onstream/lane/send_receive.hpp"
 #include "onstream/message/engine.hpp"
 
 namespace onstream {
@@ -91,7 +91,8 @@ bool MessageEngine::side_by_side(const Kernel& kernel, std::span<const Outgoing>
   std::array<SendRoute, kMost> to;
   std::array<RecvRoute, kMost> from;
   bool copies = false;
-  const auto ring = kMost > lane::kFew ? Router::Ring::by_one_block : Router::Ring::through;  // each has few blocks
+  const auto ring =
+      kMost > lane::kFew ? Router::RingUse::by_one_block : Router::RingUse::through;  // each has few blocks
   for (std::size_t i = 0; i < out.size(); ++i) {
     to[i] = route_send(out[i], lane::Completion::ordered, ring);
     copies = copies || to[i].copy_first;
@@ -110,7 +111,7 @@ bool MessageEngine::side_by_side(const Kernel& kernel, std::span<const Outgoing>
     return false;
   }
   require_room("recv", in, stream);
-  std::array<CopyThread::Lease, kMost> leases;
+  std::array<CopyThread::CopierLease, kMost> leases;
   lane::ExchangeMany<kMost> body;
   body.receives = static_cast<std::int32_t>(in.size());
   body.sends = static_cast<std::int32_t>(out.size());

@@ -82,7 +82,7 @@ Grid Grids::await_receive(std::size_t bytes) const {
 }
 
 // Pushes keep their shape; a small half beside one does with as few threads as it can.
-Grid Grids::exchange(lane::Exchange& body) const {
+Grid Grids::exchange(lane::SendReceive& body) const {
   const Grid in = receive(body.receive);
   const Grid out = send(body.send);
   const int most = static_cast<int>(max_blocks_);

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
-#include "onstream/lane/exchange.hpp"
 #include "onstream/lane/many.hpp"
+#include "onstream/lane/send_receive.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream {
@@ -25,7 +25,7 @@ class Grids {
   // Of the wait of a posted one.
   Grid await_receive(std::size_t bytes) const;
   // Both in one grid: the receive's blocks, body.receive_blocks of them, which this sets, and the send's.
-  Grid exchange(lane::Exchange& body) const;
+  Grid exchange(lane::SendReceive& body) const;
   // All of an ExchangeMany in one grid: sets its `ends`.
   template <int kMost>
   Grid exchange(lane::ExchangeMany<kMost>& body) const;

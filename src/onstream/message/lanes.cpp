@@ -11,7 +11,7 @@ namespace onstream {
 namespace {
 
 // This rank's own counters of one lane, next to each other.
-struct Own {
+struct LaneCounters {
   lane::Sending sending;
   lane::Receiving receiving;
   lane::BlockTeam crew;
@@ -49,14 +49,16 @@ Lanes::Lanes(Fabric& fabric)
   }
   const std::size_t slots = size_ * lanes_;
   returned_offset_ = size_ * units_below(lanes_) * lane::kUnitBytes;
-  postings_offset_ = returned_offset_ + slots * sizeof(lane::Returned);
-  acks_offset_ = postings_offset_ + slots * lane::postings_of(receives_) * sizeof(lane::Posting);
+  descriptors_offset_ = returned_offset_ + slots * sizeof(lane::Returned);
+  acks_offset_ = descriptors_offset_ + slots * lane::descriptors_of(receives_) * sizeof(lane::ReceiveDescriptor);
   // The host device alone has shares (lane/host/shared_copy.hpp), behind the acks.
   const bool on_host = fabric.device()->kind() == DeviceKind::host;
   acks_bytes_ = lane::acks_of(receives_) * sizeof(std::uint64_t) + (on_host ? lane::share_bytes(receives_) : 0);
   // Memory that no peer writes lies behind it all: an allocation of its own would take whole pages.
-  own_offset_ = (acks_offset_ + slots * acks_bytes_ + alignof(Own) - 1) / alignof(Own) * alignof(Own);
-  shared_ = fabric.segment(own_offset_ + slots * (sizeof(Own) + receives_ * sizeof(lane::Posted)), MemoryKind::device);
+  own_offset_ =
+      (acks_offset_ + slots * acks_bytes_ + alignof(LaneCounters) - 1) / alignof(LaneCounters) * alignof(LaneCounters);
+  shared_ = fabric.segment(own_offset_ + slots * (sizeof(LaneCounters) + receives_ * sizeof(lane::Posted)),
+                           MemoryKind::device);
 }
 
 std::size_t Lanes::units_below(std::size_t lane) const {
@@ -72,27 +74,29 @@ std::size_t Lanes::ring_offset(int rank, int lane) const {
 std::size_t Lanes::device_bytes() const { return shared_->bytes(); }
 
 // Memory that `a` writes for `b` lies in b's part, in a's slot.
-lane::View Lanes::view(int peer, int lane) const {
+lane::LaneView Lanes::view(int peer, int lane) const {
   std::byte* local = shared_->local();
   std::byte* remote = shared_->peer(peer);
   const std::size_t mine = slot(peer, lane);     // the peer's slot in my part
   const std::size_t theirs = slot(rank_, lane);  // my slot in the peer's part
-  auto* own = reinterpret_cast<Own*>(local + own_offset_) + mine;
+  auto* own = reinterpret_cast<LaneCounters*>(local + own_offset_) + mine;
 
-  lane::View view;
+  lane::LaneView view;
   view.sending = &own->sending;
   view.returned = reinterpret_cast<lane::Returned*>(local + returned_offset_) + mine;
-  view.postings = reinterpret_cast<lane::Posting*>(local + postings_offset_) + mine * lane::postings_of(receives_);
+  view.descriptors =
+      reinterpret_cast<lane::ReceiveDescriptor*>(local + descriptors_offset_) + mine * lane::descriptors_of(receives_);
   view.acks = reinterpret_cast<std::uint64_t*>(local + acks_offset_ + mine * acks_bytes_);
   view.peer_ring = reinterpret_cast<Line*>(remote + ring_offset(rank_, lane));
 
   view.receiving = &own->receiving;
   view.ring = reinterpret_cast<Line*>(local + ring_offset(peer, lane));
-  view.posted = reinterpret_cast<lane::Posted*>(local + own_offset_ + size_ * lanes_ * sizeof(Own)) + mine * receives_;
+  view.posted =
+      reinterpret_cast<lane::Posted*>(local + own_offset_ + size_ * lanes_ * sizeof(LaneCounters)) + mine * receives_;
   view.crew = &own->crew;
   view.peer_returned = reinterpret_cast<lane::Returned*>(remote + returned_offset_) + theirs;
-  view.peer_postings =
-      reinterpret_cast<lane::Posting*>(remote + postings_offset_) + theirs * lane::postings_of(receives_);
+  view.peer_descriptors = reinterpret_cast<lane::ReceiveDescriptor*>(remote + descriptors_offset_) +
+                          theirs * lane::descriptors_of(receives_);
   view.peer_acks = reinterpret_cast<std::uint64_t*>(remote + acks_offset_ + theirs * acks_bytes_);
 
   view.ring_shift = static_cast<std::uint64_t>(std::countr_zero(ring_units(lane)));

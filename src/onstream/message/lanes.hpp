@@ -1,7 +1,7 @@
 // The lanes of a world: their memory, and the view of each that kernels get.
 //
-// One symmetric segment holds the memory that peers write (rings, credits, postings, acks) and, behind it, the counters
-// that only this rank's kernels touch. Nothing here changes after construction.
+// One symmetric segment holds the memory that peers write (rings, credits, receive descriptors, acks) and, behind it,
+// the counters that only this rank's kernels touch. Nothing here changes after construction.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class Lanes {
   explicit Lanes(Fabric& fabric);
 
   int count() const { return static_cast<int>(lanes_); }
-  lane::View view(int peer, int lane) const;
+  lane::LaneView view(int peer, int lane) const;
   // Payload of the largest message that may travel in a lane's ring: the receiver keeps back up to a quarter of the
   // credit, and on a lane that spreads also that of the last spread message (lane/spread.hpp).
   std::size_t ring_capacity(int lane) const {
@@ -46,7 +46,7 @@ class Lanes {
   std::size_t spread_units_;
   std::size_t receives_;
   std::size_t returned_offset_;
-  std::size_t postings_offset_;
+  std::size_t descriptors_offset_;
   std::size_t acks_offset_;
   std::size_t acks_bytes_;  // of one lane and peer, with the shares behind them
   std::size_t own_offset_;

@@ -19,7 +19,7 @@ struct StackTicket {
   std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
   std::uint64_t received = 0;
   lane::Ticket ticket(const MessageOptions& options) {
-    return {&numbered, &status, &received, 1 | (options.told_by_wait ? lane::kOwed : 0)};
+    return {&numbered, &status, &received, 1 | (options.reported_by_wait ? lane::kOwed : 0)};
   }
 };
 
@@ -50,7 +50,7 @@ Status MessageEngine::send(const Outgoing& message) {
     lane::end_unlocked(body, lock.status());
   }
   if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
-  return told(result.status);
+  return reported(result.status);
 }
 
 Status MessageEngine::recv(const Incoming& message, std::size_t* received) {
@@ -74,7 +74,7 @@ Status MessageEngine::recv(const Incoming& message, std::size_t* received) {
     lane::end_unlocked(body, lock.status());
   }
   if (received != nullptr) *received = result.received;
-  return told(result.status);
+  return reported(result.status);
 }
 
 std::shared_ptr<Request> MessageEngine::isend(const Outgoing& message) {
@@ -97,7 +97,7 @@ void MessageEngine::isend_by(SendRoute route, const std::shared_ptr<Request>& re
   if (!lock.held()) return lane::end_unlocked(body, lock.status());
   if (body.would_crowd(kCaller) && router_.may_choose(message.options.path)) {
     // It must not wait for room: a rank may post all its sends before its receives, and so may its peer.
-    route = route_send(message, lane::Completion::posted, Router::Ring::beside);
+    route = route_send(message, lane::Completion::posted, Router::RingUse::beside);
     body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
   }
   begin(request, false);
@@ -146,7 +146,7 @@ void MessageEngine::require_not_nested(const Outgoing& out, const Incoming& in) 
 
 bool MessageEngine::has_room(std::size_t bytes, int peer, int lane) const {
   if (!on_host_) return false;
-  const lane::View& to = view(peer, lane);
+  const lane::LaneView& to = view(peer, lane);
   const std::uint64_t ring = std::uint64_t{1} << to.ring_shift;
   const std::uint64_t ahead = to.sending->head - HostGroup::load_relaxed(&to.returned->credit);
   constexpr std::uint64_t kAnnouncement = 2;

@@ -9,7 +9,7 @@ void MessageEngine::send(const Outgoing& message, Stream stream) {
   SendRoute route = route_send(message, lane::Completion::ordered);
   copy_small(route, message, Moment::on_stream, stream);
   lane::Send body = send_body(route, message.bytes, view(message.peer, message.options.tag), lane::Completion::ordered);
-  CopyThread::Lease lease;
+  CopyThread::CopierLease lease;
   if (route.copy_engine) lease = fabric_->copies().take(route.copy_lead);
   body.copier = lease.copier();
   if (route.prefetch) prefetch(message.source, message.bytes, stream);
@@ -90,7 +90,7 @@ void MessageEngine::isend_all_by(const std::vector<SendRoute>& routes, std::span
     for (std::size_t i = 0; i < messages.size(); ++i) {
       const SendRoute& route = routes[i];
       const auto& request = requests[i];
-      const lane::View& to = request->lane;
+      const lane::LaneView& to = request->lane;
       const std::size_t bytes = request->bytes;
       begin(request, captured);
       const bool joins = !captured && bytes <= route.ring_max && route.bounce == nullptr;

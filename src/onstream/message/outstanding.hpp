@@ -37,7 +37,7 @@ class Outstanding {
     std::shared_ptr<Event> before = make_room(queue, "irecv", request->lane.peer, request->lane.lane, next);
     if (before != nullptr) queue.uncover_first();
     number(*request);
-    Tickets::open(request->slot);
+    MessageTickets::open(request->slot);
     queue.open.push_back(request);
     queue.note();
     return before;

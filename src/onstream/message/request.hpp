@@ -10,13 +10,13 @@
 
 #include "onstream/lane/memory/lane.hpp"
 #include "onstream/message/bounce.hpp"
-#include "onstream/message/tickets.hpp"
+#include "onstream/message/message_tickets.hpp"
 
 namespace onstream {
 
 // One thread at a time. Not a mutex: a wait for many requests holds as many at once, and the thread sanitizer keeps
 // books of 64 mutexes a thread.
-class Turn {
+class RequestLock {
  public:
   void lock() {
     while (taken_.exchange(true, std::memory_order_acquire)) taken_.wait(true, std::memory_order_relaxed);
@@ -33,10 +33,10 @@ class Turn {
 
 class Request {
  public:
-  Turn turn;  // of the thread that waits for it, tests it or enqueues a wait: each changes the fields below
+  RequestLock in_use;  // of the thread that waits for it, tests it or enqueues a wait: each changes the fields below
   OpKind kind = OpKind::none;
-  lane::View lane;
-  Tickets::Slot slot;
+  lane::LaneView lane;
+  MessageTickets::TicketSlot slot;
   std::size_t bytes = 0;
   bool captured = false;  // lives in a graph: every replay has its own end
   Stream posted_on;       // captured: the stream of its op, and the point behind it
@@ -46,13 +46,13 @@ class Request {
   void* copy_back = nullptr;       // irecv through a bounce buffer: where the data finally goes
   std::optional<Status> result;    // once the host has collected it
   std::size_t received = 0;
-  std::shared_ptr<Event> last_wait;     // behind the newest wait on a stream
-  std::shared_ptr<Event> taken;         // behind a stream's copy out of the bounce buffer
-  std::size_t queue = 0;                // its peer and lane, as one number
-  std::uint64_t order = 0;              // of a posted receive, among those of its engine; 0: not posted
-  std::uint64_t owner = 0;              // the engine that made it
-  std::shared_ptr<Tickets> tickets;     // where the slot goes back
-  std::shared_ptr<BouncePool> bounces;  // where the bounce buffer goes back, if there is one
+  std::shared_ptr<Event> last_wait;         // behind the newest wait on a stream
+  std::shared_ptr<Event> taken;             // behind a stream's copy out of the bounce buffer
+  std::size_t queue = 0;                    // its peer and lane, as one number
+  std::uint64_t order = 0;                  // of a posted receive, among those of its engine; 0: not posted
+  std::uint64_t owner = 0;                  // the engine that made it
+  std::shared_ptr<MessageTickets> tickets;  // where the slot goes back
+  std::shared_ptr<BouncePool> bounces;      // where the bounce buffer goes back, if there is one
 
   // How it ended, by the word of its ticket: pending until then.
   Status status() const {
@@ -64,7 +64,7 @@ class Request {
   Request& operator=(const Request&) = delete;
   ~Request() {
     if (tickets == nullptr) return;
-    Tickets::Left left{slot, std::move(last_wait), nullptr, 0, std::nullopt, bytes};
+    MessageTickets::Left left{slot, std::move(last_wait), nullptr, 0, std::nullopt, bytes};
     if (kind == OpKind::send) left.sent_on = lane;
     if (bounce != nullptr) {
       left.held_bytes = bounce->bytes();

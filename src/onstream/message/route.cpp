@@ -1,7 +1,7 @@
 #include "onstream/message/route.hpp"
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/kernel/foreign.hpp"
+#include "onstream/device/kernel/remote_process.hpp"
 #include "onstream/message/host_copy.hpp"
 #include "onstream/transport/buffer.hpp"
 
@@ -81,9 +81,9 @@ std::uint64_t Router::offer_min(Path path, int lane, lane::Completion completion
 }
 
 // A posted message must not fill a ring: it would wait there, perhaps for its own rank's next call.
-bool Router::spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, Ring ring) const {
+bool Router::spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, RingUse ring) const {
   const bool through = path == Path::automatic || path == Path::ll;
-  return through && ring == Ring::through && completion == lane::Completion::ordered && lanes_.spreads(lane) &&
+  return through && ring == RingUse::through && completion == lane::Completion::ordered && lanes_.spreads(lane) &&
          spread_ != nullptr && spread_->claims(bytes) && bytes <= spread_max_;
 }
 
@@ -91,7 +91,7 @@ bool Router::spreads(Path path, std::size_t bytes, int lane, lane::Completion co
 // 0.
 std::uint64_t Router::reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const {
   const bool plain = on_host_ && info.kind == MemoryKind::host;
-  return (plain ? fabric_.attach(address, peer) : fabric_.expose(address, bytes, peer)).value_or(0);
+  return (plain ? fabric_.attach(address, peer) : fabric_.export_to_peer(address, bytes, peer)).value_or(0);
 }
 
 // Both ranks copy a large message of the host device; on way `stage` the sender copies it to a bounce buffer first.
@@ -99,7 +99,7 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, Path way) {
   route.announce = lane::Header::share;
   if (way != Path::stage) return;
   auto bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
-  const auto peer_bounce = fabric_.expose(bounce->data(), bytes, peer);
+  const auto peer_bounce = fabric_.export_to_peer(bounce->data(), bytes, peer);
   if (!peer_bounce) return bounces_.give_back(std::move(bounce));
   route.attached_source = route.peer_source;
   route.peer_source = *peer_bounce;
@@ -113,7 +113,7 @@ void Router::stage(SendRoute& route, std::size_t bytes, int peer, Path path, lan
   const bool ordered = completion == lane::Completion::ordered;
   const std::size_t room = ordered ? 2 * chunk_bytes_ : bytes;
   route.bounce = bounces_.take(ordered ? room : bytes + kHostCopyBytes, MemoryKind::device);
-  const std::uint64_t there = fabric_.expose(route.bounce->data(), room, peer).value_or(0);
+  const std::uint64_t there = fabric_.export_to_peer(route.bounce->data(), room, peer).value_or(0);
   require(there != 0, "rank ", peer,
           " cannot address this rank's device memory: ", fabric_.why_not(route.bounce->data(), peer));
   if (ordered) {
@@ -158,7 +158,7 @@ std::string Router::explain(const Outgoing& message) const {
   return concat("to rank ", peer, ", ", path::explain(fabric_.paths(), transfer));
 }
 
-SendRoute Router::send(const Outgoing& message, lane::Completion completion, Ring ring) {
+SendRoute Router::send(const Outgoing& message, lane::Completion completion, RingUse ring) {
   const auto& [source, bytes, peer, options] = message;
   const Path path = effective(options.path);
   const bool ordered = completion == lane::Completion::ordered;
@@ -167,7 +167,7 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   route.spread = spreads(path, bytes, options.tag, completion, ring);
   const std::size_t ll_max = ordered ? ll_max_ : posted_ll_max_;
   const std::size_t most = route.spread ? std::max(ll_max, bytes) : ll_max;
-  route.ring_max = ring == Ring::beside ? 0 : ring_max(path, bytes, options.tag, most);
+  route.ring_max = ring == RingUse::beside ? 0 : ring_max(path, bytes, options.tag, most);
   route.offer_min = offer_min(path, options.tag, completion);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;
@@ -180,8 +180,8 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   }
   if (small) return route;
   route.prefetch = prefetch_ && info.kind == MemoryKind::managed;
-  route.peer_source =
-      route.copy_first ? fabric_.expose(route.source, bytes, peer).value_or(0) : reach(route.source, bytes, peer, info);
+  route.peer_source = route.copy_first ? fabric_.export_to_peer(route.source, bytes, peer).value_or(0)
+                                       : reach(route.source, bytes, peer, info);
   path::Transfer transfer = transfer_of(route, message, info.kind, completion);
   transfer.through_ring = false;
   const Path way = path == Path::automatic ? choose(fabric_.paths(), transfer).path : path;
@@ -201,7 +201,7 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   return route;
 }
 
-RecvRoute Router::recv(const Incoming& message, lane::Completion completion, Ring ring) {
+RecvRoute Router::recv(const Incoming& message, lane::Completion completion, RingUse ring) {
   const auto& [destination, bytes, peer, options] = message;
   const Path path = effective(options.path);
   RecvRoute route;
@@ -222,13 +222,13 @@ RecvRoute Router::recv(const Incoming& message, lane::Completion completion, Rin
   }
   route.prefetch = prefetch_ && !small && info.kind == MemoryKind::managed;
   if (small || path == Path::load || path == Path::stage) return route;
-  route.peer_destination = route.bounce != nullptr ? fabric_.expose(route.destination, bytes, peer).value_or(0)
+  route.peer_destination = route.bounce != nullptr ? fabric_.export_to_peer(route.destination, bytes, peer).value_or(0)
                                                    : reach(destination, bytes, peer, info);
   if (by_ring && is_remote_process(route.peer_destination)) route.offer_min = ll_max_;
   if (route.peer_destination != 0 || !posted || route.bounce != nullptr) return route;
   // Nobody is there to fetch until the wait: the message goes to a bounce buffer meanwhile, if the peer reaches that.
   std::shared_ptr<Memory> bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
-  route.peer_destination = fabric_.expose(bounce->data(), bytes, peer).value_or(0);
+  route.peer_destination = fabric_.export_to_peer(bounce->data(), bytes, peer).value_or(0);
   if (route.peer_destination == 0) {
     bounces_.give_back(std::move(bounce));
   } else {

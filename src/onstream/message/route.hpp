@@ -50,11 +50,11 @@ class Router {
   void check_size(std::size_t bytes, int lane, Path path) const { (void)ring_max(effective(path), bytes, lane, 0); }
   // Whether a message that is small enough goes through the ring, and may do so by several blocks. Beside it, it goes
   // as a larger one does.
-  enum class Ring { through, by_one_block, beside };
+  enum class RingUse { through, by_one_block, beside };
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that does not reach the
   // peer's. On the host device, plain memory of a message that the ring carries is not checked.
-  SendRoute send(const Outgoing& message, lane::Completion completion, Ring ring);
-  RecvRoute recv(const Incoming& message, lane::Completion completion, Ring ring);
+  SendRoute send(const Outgoing& message, lane::Completion completion, RingUse ring);
+  RecvRoute recv(const Incoming& message, lane::Completion completion, RingUse ring);
   // The path that a send would take now, and why: one line a rule. Throws as send() does for its arguments.
   std::string explain(const Outgoing& message) const;
   // Which sends may end before their receives begin, for stories of a failure.
@@ -67,7 +67,7 @@ class Router {
  private:
   std::uint64_t ring_max(Path path, std::size_t bytes, int lane, std::size_t ll_max) const;
   std::uint64_t offer_min(Path path, int lane, lane::Completion completion) const;
-  bool spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, Ring ring) const;
+  bool spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, RingUse ring) const;
   Path effective(Path path) const;
   path::Transfer transfer_of(const SendRoute& route, const Outgoing& message, MemoryKind kind,
                              lane::Completion completion) const;

@@ -1,8 +1,8 @@
 // A send and a receive as one op: side by side in one kernel where the device can, else posted both and waited for.
 #include <array>
 
-#include "onstream/lane/exchange.hpp"
 #include "onstream/lane/kernels.hpp"
+#include "onstream/lane/send_receive.hpp"
 #include "onstream/message/engine.hpp"
 
 namespace onstream {
@@ -67,11 +67,11 @@ bool MessageEngine::side_by_side(const Outgoing& out, const Incoming& in, Stream
     if (from.bounce != nullptr) bounces_->give_back(std::move(from.bounce));
     return false;
   }
-  lane::Exchange body;
+  lane::SendReceive body;
   body.send = send_body(to, out.bytes, view(out.peer, out.options.tag), lane::Completion::ordered);
   body.receive = receive_body(from, in.bytes, view(in.peer, in.options.tag));
   pass_posted(in.peer, in.options, stream);
-  CopyThread::Lease lease;
+  CopyThread::CopierLease lease;
   if (to.copy_engine) lease = fabric_->copies().take(to.copy_lead);
   body.send.copier = lease.copier();
   if (to.prefetch) prefetch(out.source, out.bytes, stream);

@@ -15,7 +15,7 @@ struct Unreceived {
 
 // Nothing of this rank runs on the lane any more. The first messages are those of receives that were posted and never
 // waited for. The number of steps of a large one that follow is not known before it is received: there the look ends.
-Unreceived unreceived_on(const lane::View& lane) {
+Unreceived unreceived_on(const lane::LaneView& lane) {
   const HostGroup caller(0, 1);
   Unreceived found;
   lane::Seen seen;
@@ -36,7 +36,7 @@ Unreceived unreceived_on(const lane::View& lane) {
 
 void MessageEngine::tell_unreceived() const {
   if (!on_host_ || !logs(LogLevel::warn) || fabric_->failure()) return;
-  for (const lane::View& lane : views_) {
+  for (const lane::LaneView& lane : views_) {
     const auto [messages, bytes] = unreceived_on(lane);
     if (messages == 0) continue;
     log(LogLevel::warn, "rank ", fabric_->rank(), " leaves the world with ", messages,

@@ -19,15 +19,15 @@ bool go_together(const Request& one, const Request& other) {
 }
 
 // All of them, each once, in an order that all threads keep.
-std::vector<std::unique_lock<Turn>> lock_all(std::span<const std::shared_ptr<Request>> requests) {
+std::vector<std::unique_lock<RequestLock>> lock_all(std::span<const std::shared_ptr<Request>> requests) {
   std::vector<Request*> each;
   each.reserve(requests.size());
   for (const auto& request : requests) each.push_back(request.get());
   std::ranges::sort(each, std::less<>());
   each.erase(std::unique(each.begin(), each.end()), each.end());
-  std::vector<std::unique_lock<Turn>> locks;
+  std::vector<std::unique_lock<RequestLock>> locks;
   locks.reserve(each.size());
-  for (Request* request : each) locks.emplace_back(request->turn);
+  for (Request* request : each) locks.emplace_back(request->in_use);
   return locks;
 }
 
@@ -67,7 +67,7 @@ void MessageEngine::wait_all(std::span<const std::shared_ptr<Request>> requests,
 
 Status MessageEngine::wait(const std::shared_ptr<Request>& request) {
   check_request(request);
-  const std::lock_guard lock(request->turn);
+  const std::lock_guard lock(request->in_use);
   check_host_may_ask(*request);
   if (request->result) return *request->result;
   advance(*request, Look::wait);
@@ -77,7 +77,7 @@ Status MessageEngine::wait(const std::shared_ptr<Request>& request) {
 
 Status MessageEngine::test(const std::shared_ptr<Request>& request) {
   check_request(request);
-  const std::unique_lock lock(request->turn, std::try_to_lock);
+  const std::unique_lock lock(request->in_use, std::try_to_lock);
   if (!lock) return Status::pending;  // as far as another thread's wait has come
   check_host_may_ask(*request);
   if (request->result) return *request->result;
@@ -177,7 +177,7 @@ void MessageEngine::advance(const Request& request, Look look) {
   if (request.status() != Status::pending) return;
   if (on_host_) return await_inline(request, look);
   if (look != Look::wait && request.last_wait != nullptr && !request.last_wait->done()) return;  // that one sees to it
-  const StreamPool::Lease stream = fabric_->streams()->lease();
+  const StreamPool::StreamLease stream = fabric_->streams()->lease();
   order_after_wait(request, stream.get());
   launch_await(request, look, stream.get());
   device_->synchronize(stream.get());
@@ -186,7 +186,7 @@ void MessageEngine::advance(const Request& request, Look look) {
 // A stream's wait has settled the request, and the stream may still copy the received bytes to their place.
 void MessageEngine::await_taken(const Request& request) {
   if (request.taken == nullptr || request.taken->done()) return;
-  const StreamPool::Lease stream = fabric_->streams()->lease();
+  const StreamPool::StreamLease stream = fabric_->streams()->lease();
   device_->wait(stream.get(), request.taken);
   device_->synchronize(stream.get());
 }
@@ -195,23 +195,23 @@ void MessageEngine::await_taken(const Request& request) {
 // bounce buffers.
 void MessageEngine::settle_unasked() {
   if (!ground_->tickets->wants_look()) return;
-  ground_->tickets->settle_unasked([this](std::span<const Tickets::Left* const> open) -> std::shared_ptr<Event> {
-    const auto body_of = [this](const Tickets::Left& left) {
+  ground_->tickets->settle_unasked([this](std::span<const MessageTickets::Left* const> open) -> std::shared_ptr<Event> {
+    const auto body_of = [this](const MessageTickets::Left& left) {
       return lane::AwaitSend{fabric_->wait_view(left.sent_on->peer), *left.sent_on, left.bytes, Look::once,
                              left.slot.ticket};
     };
     if (on_host_) {
-      for (const Tickets::Left* left : open) body_of(*left).glance(HostGroup(0, 1));
+      for (const MessageTickets::Left* left : open) body_of(*left).glance(HostGroup(0, 1));
       return nullptr;
     }
-    const StreamPool::Lease stream = fabric_->streams()->lease();
+    const StreamPool::StreamLease stream = fabric_->streams()->lease();
     lane::AwaitSendMany many;
     const auto flush = [&] {
       if (many.count > 0) launch(*device_, lane::await_send_many_kernel(), many, kOneWarp, stream.get());
       many.count = 0;
     };
-    for (const Tickets::Left* left : open) {
-      const lane::View& of_many = many.common.lane;
+    for (const MessageTickets::Left* left : open) {
+      const lane::LaneView& of_many = many.common.lane;
       const bool same_lane = left->sent_on->peer == of_many.peer && left->sent_on->lane == of_many.lane;
       if (!same_lane || many.count == lane::kMostItems) flush();
       if (many.count == 0) many.common = {body_of(*left)};
@@ -225,16 +225,16 @@ void MessageEngine::settle_unasked() {
 // How an op ended, by the word of its ticket. A wait that ended without a word about this op ended because the world
 // failed. A call of the host that failed with its world: the failure is logged and told to the others now, also if the
 // program looks at nothing more and ends.
-Status MessageEngine::told(std::uint64_t word) const {
+Status MessageEngine::reported(std::uint64_t word) const {
   const auto status = static_cast<Status>(word) == Status::pending ? Status::aborted : static_cast<Status>(word);
   if (status == Status::timeout || status == Status::aborted) (void)fabric_->failure();
-  if (status == Status::timeout) fabric_->note_told_late();
+  if (status == Status::timeout) fabric_->note_timeout_reported();
   return status;
 }
 
 // The op is through: data to its final place, result to the request.
 Status MessageEngine::collect(Request& request) {
-  request.result = told(static_cast<std::uint64_t>(request.status()));
+  request.result = reported(static_cast<std::uint64_t>(request.status()));
   outstanding_.cover(request, nullptr);
   request.received = HostGroup::load_relaxed(request.slot.ticket.received);
   if (*request.result == Status::ok) {

@@ -41,9 +41,9 @@ std::optional<double> fraction_in(std::string_view text) {
   return whole && value >= 0 && value < 1e18 ? std::optional(value) : std::nullopt;
 }
 
-class Reader {
+class RulesReader {
  public:
-  Reader(std::string_view name, std::vector<Rule>& rules) : name_(name), rules_(rules) {}
+  RulesReader(std::string_view name, std::vector<Rule>& rules) : name_(name), rules_(rules) {}
 
   void read(std::string_view text) {
     bool started = false;
@@ -131,7 +131,9 @@ class Reader {
 
 }  // namespace
 
-void apply(std::string_view text, std::string_view name, std::vector<Rule>& rules) { Reader(name, rules).read(text); }
+void apply(std::string_view text, std::string_view name, std::vector<Rule>& rules) {
+  RulesReader(name, rules).read(text);
+}
 
 std::string text_of(std::span<const Rule> rules) {
   constexpr int kDigits = 6;

@@ -46,7 +46,7 @@ class Build {
   std::unique_ptr<Plan::Implementation> run() {
     exchange_statements();
     routes_ = plan::routes_of(statements_, plan::match(statements_), fabric_->device()->kind());
-    exchange_exposures();
+    exchange_exports();
     plan::choose_paths(routes_, statements_, fabric_->paths());
     const plan::Room room = plan::place(routes_, fabric_->size());
     built_ = std::make_unique<Plan::Implementation>();
@@ -183,75 +183,76 @@ class Build {
   // --- which memory each peer can reach ---
 
   template <class Mine>
-  std::vector<PeerExport> expose_mine(const Mine& mine) {
-    std::vector<PeerExport> exposures;
+  std::vector<PeerExport> export_mine(const Mine& mine) {
+    std::vector<PeerExport> peer_exports;
     for (std::size_t i = 0; i < routes_.size(); ++i) {
       const Route& route = routes_[i];
       if (route.local() || !needs_mapping(fabric_->paths(), route.transfer)) continue;
       const int op = mine(route);
-      if (op >= 0) exposures.push_back(expose(i, ops_[static_cast<std::size_t>(op)]));
+      if (op >= 0) peer_exports.push_back(export_to_peer(i, ops_[static_cast<std::size_t>(op)]));
     }
-    return exposures;
+    return peer_exports;
   }
 
-  PeerExport expose(std::size_t route, const Op& op) {
-    PeerExport exposure;
-    exposure.route = route;
+  PeerExport export_to_peer(std::size_t route, const Op& op) {
+    PeerExport peer_export;
+    peer_export.route = route;
     if (op.layout.bytes() == 0) {
-      exposure.exposed = true;
-      return exposure;
+      peer_export.exported = true;
+      return peer_export;
     }
     const std::int64_t lowest = op.layout.lowest();
     const auto* first = static_cast<const std::byte*>(op.address) + lowest;
     try {
-      const auto seen = fabric_->expose(first, static_cast<std::size_t>(op.layout.highest() - lowest), op.peer);
-      exposure.exposed = seen.has_value();
-      if (seen) exposure.address = *seen - static_cast<std::uint64_t>(lowest);
-      if (!seen) exposure.why_not = fabric_->why_not(first, op.peer);
+      const auto seen = fabric_->export_to_peer(first, static_cast<std::size_t>(op.layout.highest() - lowest), op.peer);
+      peer_export.exported = seen.has_value();
+      if (seen) peer_export.address = *seen - static_cast<std::uint64_t>(lowest);
+      if (!seen) peer_export.why_not = fabric_->why_not(first, op.peer);
     } catch (const std::exception& error) {  // told to all, with the path that then cannot be
-      exposure.why_not = error.what();
+      peer_export.why_not = error.what();
     }
-    return exposure;
+    return peer_export;
   }
 
   template <class Apply>
-  void gather_exposures(std::string_view topic, const std::vector<PeerExport>& mine, const Apply& apply) {
+  void gather_exports(std::string_view topic, const std::vector<PeerExport>& mine, const Apply& apply) {
     for (const std::string& bytes : fabric_->all_gather(topic, pack(mine))) {
-      for (const PeerExport& exposure : plan::unpack_exposures(bytes)) {
-        if (exposure.route >= routes_.size()) fail(ErrorCode::system, "a rank exposes memory for a route that is none");
-        apply(routes_[exposure.route], exposure);
+      for (const PeerExport& peer_export : plan::unpack_exports(bytes)) {
+        if (peer_export.route >= routes_.size())
+          fail(ErrorCode::system, "a rank exports memory for a route that is none");
+        apply(routes_[peer_export.route], peer_export);
       }
     }
   }
 
-  void exchange_exposures() {
+  void exchange_exports() {
     const int rank = fabric_->rank();
     const auto needed = [&](const Route& route) {
       return !route.local() && needs_mapping(fabric_->paths(), route.transfer);
     };
     if (std::none_of(routes_.begin(), routes_.end(), needed)) return;
-    gather_exposures("the destinations of a plan", expose_mine([&](const Route& route) {
-                       return route.edge.destination_rank == rank ? route.edge.destination_op : -1;
-                     }),
-                     [](Route& route, const PeerExport& exposure) {
-                       route.destination_address = exposure.address;
-                       route.transfer.destination.mapped = exposure.exposed;
-                       route.transfer.destination.why_not = exposure.why_not;
-                     });
+    gather_exports("the destinations of a plan", export_mine([&](const Route& route) {
+                     return route.edge.destination_rank == rank ? route.edge.destination_op : -1;
+                   }),
+                   [](Route& route, const PeerExport& peer_export) {
+                     route.destination_address = peer_export.address;
+                     route.transfer.destination.mapped = peer_export.exported;
+                     route.transfer.destination.why_not = peer_export.why_not;
+                   });
     // Sources matter only where they are to be loaded from, or where nothing can be stored.
     const auto pulls = [&](const Route& route) {
       return needed(route) && (route.transfer.wanted == Path::load ||
                                (route.transfer.wanted == Path::automatic && !route.transfer.destination.mapped));
     };
     if (std::none_of(routes_.begin(), routes_.end(), pulls)) return;
-    gather_exposures("the sources of a plan", expose_mine([&](const Route& route) {
-                       return route.edge.source_rank == rank && pulls(route) ? route.edge.source_op : -1;
-                     }),
-                     [](Route& route, const PeerExport& exposure) {
-                       route.source_address = exposure.address;
-                       route.transfer.source.mapped = exposure.exposed;
-                       route.transfer.source.why_not = exposure.why_not;
-                     });
+    gather_exports("the sources of a plan", export_mine([&](const Route& route) {
+                     return route.edge.source_rank == rank && pulls(route) ? route.edge.source_op : -1;
+                   }),
+                   [](Route& route, const PeerExport& peer_export) {
+                     route.source_address = peer_export.address;
+                     route.transfer.source.mapped = peer_export.exported;
+                     route.transfer.source.why_not = peer_export.why_not;
+                   });
   }
 
   // --- the tables ---
@@ -347,7 +348,7 @@ class Build {
     lowering.device = fabric_->device()->kind();
     const plan::Program program = plan::lower(lowering);
     built_->resources->tables =
-        std::make_unique<plan::Tables>(*fabric_->device(), fabric_->streams(), program, ops_.size());
+        std::make_unique<plan::PlanTables>(*fabric_->device(), fabric_->streams(), program, ops_.size());
     built_->view = built_->resources->tables->view();
     built_->view.announce_release = program.announce_release;
     built_->view.number = number_;
@@ -370,7 +371,7 @@ class Build {
     if (!program.words.empty()) {
       built_->resources->slots =
           std::make_unique<plan::Slots>(fabric_->device(), *fabric_->streams(), fabric_->watch(), program.words,
-                                        built_->kernels > 0 ? plan::Between::kernels : plan::Between::nothing);
+                                        built_->kernels > 0 ? plan::WorkBetween::kernels : plan::WorkBetween::nothing);
     }
     built_->resources->host_before = program.host_before;
     built_->resources->host_after = program.host_after;

@@ -24,7 +24,7 @@ struct Resources {
   std::vector<std::shared_ptr<Memory>> stand_ins;  // for buffers that kernels cannot touch
   std::vector<CopyCommand> host_before;            // the copies of the stream's host functions
   std::vector<CopyCommand> host_after;
-  std::unique_ptr<Tables> tables;
+  std::unique_ptr<PlanTables> tables;
   std::vector<std::shared_ptr<Segment>> of_user;  // where ops put and signal
   std::shared_ptr<const void> wait_memory;
   std::shared_ptr<Segment> words;  // path memop: the words that streams write and await
@@ -42,18 +42,18 @@ class Plan::Implementation {
   StreamTracker launches{nullptr};  // as the fabric recorded them
   std::string name;
   std::vector<PlanOp> ops;
-  plan::View view;
+  plan::PlanView view;
   std::optional<plan::Brief> brief;  // instead of the view's kernel, if there
   int blocks = 1;                    // of all kernels of a launch
   int mover_blocks = 1;              // of the first of two kernels
   int threads = 1;
   int kernels = 1;
   std::uint64_t unlisted_runs = 0;  // see plan::Overlaps
-  struct Range {
+  struct MemoryRange {
     void* address;
     std::size_t bytes;
   };
-  std::vector<Range> prefetches;  // managed buffers that a launch brings to the device first
+  std::vector<MemoryRange> prefetches;  // managed buffers that a launch brings to the device first
   std::vector<plan::CopyCommand> before;
   std::vector<plan::CopyCommand> middle;
   std::vector<plan::CopyCommand> after;
@@ -61,15 +61,15 @@ class Plan::Implementation {
   std::uint64_t epoch_at_reset = 0;
 
   // Whose memory the ops use, as far as the device knows it.
-  struct Known {
+  struct OpMemory {
     std::size_t op;
     const void* address;
     std::uint64_t id;
   };
-  std::vector<Known> known;
+  std::vector<OpMemory> known;
   std::atomic<std::uint64_t> frees = 0;  // Device::frees() when `known` was found whole
   void check_memory();
-  void enqueue(Stream stream, const plan::Slot* slot);
+  void enqueue(Stream stream, const plan::PlanSlot* slot);
 };
 
 }  // namespace onstream

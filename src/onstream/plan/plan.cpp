@@ -48,7 +48,7 @@ void Plan::Implementation::check_memory() {
   const Device& device = *fabric->device();
   const std::uint64_t now = device.frees();
   if (now == frees.load(std::memory_order_relaxed)) return;
-  for (const Known& one : known) {
+  for (const OpMemory& one : known) {
     if (device.inspect(one.address).id == one.id) continue;
     fail(ErrorCode::invalid_argument, "plan '", name, "' op ", one.op, ", ", title(ops[one.op].op), ": its memory at ",
          one.address, " was freed since the plan was built; keep it as long as the plan, or build a new plan");
@@ -68,7 +68,7 @@ Plan::Implementation::~Implementation() {
 }
 
 // This order keeps launches that mix paths from waiting for each other in a circle (words.hpp).
-void Plan::Implementation::enqueue(Stream stream, const plan::Slot* slot) {
+void Plan::Implementation::enqueue(Stream stream, const plan::PlanSlot* slot) {
   Device& device = *fabric->device();
   const auto copy_all = [&](const std::vector<plan::CopyCommand>& copies) {
     for (const plan::CopyCommand& copy : copies) device.copy(copy.to, copy.from, copy.bytes, stream);
@@ -76,14 +76,14 @@ void Plan::Implementation::enqueue(Stream stream, const plan::Slot* slot) {
   const auto let_host_copy = [&](std::vector<plan::CopyCommand>& copies) {
     if (!copies.empty()) device.call(&copy_by_host, &copies, stream);
   };
-  const auto operate = [&](std::vector<WordOp> plan::Slot::* part) {
+  const auto operate = [&](std::vector<WordOp> plan::PlanSlot::* part) {
     if (slot != nullptr && !(slot->*part).empty()) device.operate(slot->*part, stream);
   };
   for (const auto& range : prefetches) device.prefetch(range.address, range.bytes, device.kind(), stream);
   let_host_copy(resources->host_before);
   copy_all(before);
-  operate(&plan::Slot::opening);
-  plan::View first = view;
+  operate(&plan::PlanSlot::opening);
+  plan::PlanView first = view;
   if (brief) {
     onstream::launch(device, plan::brief_kernel(), *brief, {blocks, threads}, stream);
   } else if (kernels == 1) {
@@ -92,16 +92,16 @@ void Plan::Implementation::enqueue(Stream stream, const plan::Slot* slot) {
     first.ends = 0;
     onstream::launch(device, plan::kernel(), first, {mover_blocks, threads}, stream);
   }
-  operate(&plan::Slot::gate);
+  operate(&plan::PlanSlot::gate);
   copy_all(middle);
-  operate(&plan::Slot::telling);
+  operate(&plan::PlanSlot::telling);
   if (kernels == 2) {
-    plan::View second = view;
+    plan::PlanView second = view;
     second.begins = 0;
     second.first_block = static_cast<std::uint32_t>(mover_blocks);
     onstream::launch(device, plan::kernel(), second, {blocks - mover_blocks, threads}, stream);
   }
-  operate(&plan::Slot::closing);
+  operate(&plan::PlanSlot::closing);
   copy_all(after);
   let_host_copy(resources->host_after);
   for (const auto& call : calls) call.enqueue(stream);
@@ -115,7 +115,7 @@ void Plan::launch(Stream stream) {
   // Enqueued work uses the plan's resources: keep them, also if a later part fails.
   const auto keep = [&] {
     if (it.fabric->uses().note(stream, it.launches) != nullptr) return;
-    using Kept = std::pair<std::shared_ptr<plan::Resources>, std::shared_ptr<const plan::Slot>>;
+    using Kept = std::pair<std::shared_ptr<plan::Resources>, std::shared_ptr<const plan::PlanSlot>>;
     it.fabric->device()->retain(stream, std::make_shared<const Kept>(it.resources, slot));  // the slot goes first
     for (const auto& segment : it.resources->of_user) it.fabric->device()->guard(stream, segment);
     for (const auto& memory : it.known) it.fabric->guard(stream, memory.address);

@@ -19,7 +19,7 @@
 namespace onstream::plan {
 
 // The word operations that a launch enqueues, by their place.
-struct Slot {
+struct PlanSlot {
   std::vector<WordOp> opening;    // before all kernels and copies
   std::vector<WordOp> gate;       // before the middle copies
   std::vector<WordOp> telling;    // behind them
@@ -27,29 +27,29 @@ struct Slot {
   std::shared_ptr<void> watched;  // while the watch stands by
 };
 
-enum class Between { kernels, nothing };  // a launch's work between its operations, beside the copies
+enum class WorkBetween { kernels, nothing };  // a launch's work between its operations, beside the copies
 
 class Slots {
  public:
   // Throws unsupported if the device's streams cannot wait for words. The words' memory stays the caller's.
-  Slots(std::shared_ptr<Device> device, StreamPool& streams, std::shared_ptr<Watchdog> watch, Words words,
-        Between between);
+  Slots(std::shared_ptr<Device> device, StreamPool& streams, std::shared_ptr<Watchdog> watch, PlanWords words,
+        WorkBetween between);
 
   // The first call for a stream, and each in a capture, makes one; the latter is the graph's, to be let go of with it,
   // but before this object.
-  std::shared_ptr<const Slot> of(Stream stream);
+  std::shared_ptr<const PlanSlot> of(Stream stream);
   std::size_t operations() const;  // of one launch
 
  private:
-  Slot make(std::uint32_t* pulse) const;
+  PlanSlot make(std::uint32_t* pulse) const;
 
   std::shared_ptr<Device> device_;
   std::shared_ptr<Watchdog> watch_;
-  Words words_;
-  Between between_;
+  PlanWords words_;
+  WorkBetween between_;
   Pulses pulses_;
   std::mutex mutex_;
-  std::map<void*, std::shared_ptr<const Slot>> by_stream_;  // guarded by it; let go of before the pulses
+  std::map<void*, std::shared_ptr<const PlanSlot>> by_stream_;  // guarded by it; let go of before the pulses
 };
 
 }  // namespace onstream::plan

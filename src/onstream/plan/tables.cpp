@@ -33,10 +33,10 @@ struct Offsets {
   std::size_t state, epochs, ops, counters, tasks, items, blocks, chains, signals, announce, packs, unpacks, end;
 };
 
-Offsets lay(std::byte* staging, const Program& program, const std::vector<Chain>& chains, std::size_t op_count) {
+Offsets lay(std::byte* staging, const Program& program, const std::vector<PutChain>& chains, std::size_t op_count) {
   Layer layer(staging);
   Offsets at{};
-  at.state = layer.add(std::vector<State>(1));
+  at.state = layer.add(std::vector<PlanState>(1));
   at.epochs = layer.add(std::vector<Epoch>(program.blocks.size()));
   at.ops = layer.add(std::vector<OpState>(op_count));
   at.counters = layer.add(std::vector<std::uint64_t>(chains.size()));
@@ -54,9 +54,10 @@ Offsets lay(std::byte* staging, const Program& program, const std::vector<Chain>
 
 }  // namespace
 
-Tables::Tables(Device& device, std::shared_ptr<StreamPool> streams, const Program& program, std::size_t op_count)
+PlanTables::PlanTables(Device& device, std::shared_ptr<StreamPool> streams, const Program& program,
+                       std::size_t op_count)
     : streams_(std::move(streams)), op_count_(op_count) {
-  std::vector<Chain> chains = program.chains;
+  std::vector<PutChain> chains = program.chains;
   const Offsets sizes = lay(nullptr, program, chains, op_count);
   memory_ = device.allocate(sizes.end, MemoryKind::device);
   staging_ = device.allocate(sizes.end, MemoryKind::pinned);
@@ -67,13 +68,13 @@ Tables::Tables(Device& device, std::shared_ptr<StreamPool> streams, const Progra
   const Offsets at = lay(staging_->data(), program, chains, op_count);
   streams_->copy_now(base, staging_->data(), at.end);
 
-  view_.state = reinterpret_cast<State*>(base + at.state);
+  view_.state = reinterpret_cast<PlanState*>(base + at.state);
   view_.epochs = reinterpret_cast<Epoch*>(base + at.epochs);
   view_.ops = reinterpret_cast<OpState*>(base + at.ops);
   view_.tasks = reinterpret_cast<const Task*>(base + at.tasks);
-  view_.items = reinterpret_cast<const Item*>(base + at.items);
+  view_.items = reinterpret_cast<const WorkItem*>(base + at.items);
   view_.blocks = reinterpret_cast<const Block*>(base + at.blocks);
-  view_.chains = reinterpret_cast<const Chain*>(base + at.chains);
+  view_.chains = reinterpret_cast<const PutChain*>(base + at.chains);
   view_.signals = reinterpret_cast<const SignalView*>(base + at.signals);
   view_.announce = reinterpret_cast<std::uint64_t* const*>(base + at.announce);
   view_.announce_count = static_cast<std::uint32_t>(program.announce.size());
@@ -92,24 +93,24 @@ Tables::Tables(Device& device, std::shared_ptr<StreamPool> streams, const Progra
   brief_.ops = view_.ops;
 }
 
-void Tables::read(void* to, const void* from, std::size_t bytes) const {
+void PlanTables::read(void* to, const void* from, std::size_t bytes) const {
   streams_->copy_now(staging_->data(), from, bytes);
   std::memcpy(to, staging_->data(), bytes);
 }
 
-std::vector<OpState> Tables::read_ops() const {
+std::vector<OpState> PlanTables::read_ops() const {
   std::vector<OpState> states(op_count_);
   if (!states.empty()) read(states.data(), view_.ops, states.size() * sizeof(OpState));
   return states;
 }
 
-std::uint64_t Tables::read_epoch() const {
+std::uint64_t PlanTables::read_epoch() const {
   Epoch epoch;
   read(&epoch, view_.epochs, sizeof epoch);
   return epoch;
 }
 
-void Tables::reset_times() {
+void PlanTables::reset_times() {
   std::vector<OpState> states = read_ops();
   if (states.empty()) return;
   for (OpState& state : states) state.wait_ns = state.move_ns = 0;

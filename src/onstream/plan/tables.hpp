@@ -1,4 +1,4 @@
-// Tables: a Program in device memory, with the state that its launches advance. Owns that memory.
+// PlanTables: a Program in device memory, with the state that its launches advance. Owns that memory.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@
 
 namespace onstream::plan {
 
-class Tables {
+class PlanTables {
  public:
   // Uploads, and blocks until it is done.
-  Tables(Device& device, std::shared_ptr<StreamPool> streams, const Program& program, std::size_t op_count);
+  PlanTables(Device& device, std::shared_ptr<StreamPool> streams, const Program& program, std::size_t op_count);
 
   // All but announce_release, number and wait is filled in; begins and ends stand for a single kernel.
-  const View& view() const { return view_; }
+  const PlanView& view() const { return view_; }
   // The same for the kernel of a brief program; all but number and wait is filled in.
   const Brief& brief() const { return brief_; }
 
@@ -34,7 +34,7 @@ class Tables {
   std::shared_ptr<Memory> staging_;  // pinned, as large as memory_
   std::shared_ptr<Memory> memory_;
   std::size_t op_count_;
-  View view_;
+  PlanView view_;
   Brief brief_;
 };
 

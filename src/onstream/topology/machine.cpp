@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostGpus = 4096;
 
-class Reader {
+class MachineReader {
  public:
   Machine read(std::string_view text) {
     for (const std::string_view line : lines_of(text)) {
@@ -111,6 +111,6 @@ std::string Machine::name_of(int node) const {
   return node < gpus ? concat(node) : switches.at(static_cast<std::size_t>(node - gpus));
 }
 
-Machine machine_from(std::string_view text) { return Reader().read(text); }
+Machine machine_from(std::string_view text) { return MachineReader().read(text); }
 
 }  // namespace onstream::topology

@@ -32,8 +32,8 @@ struct CopyThread::Page {
 };
 
 // The right to a slot, of a graph or of an op that is enqueued several times.
-struct CopyThread::Shared {
-  ~Shared() {
+struct CopyThread::SharedState {
+  ~SharedState() {
     const std::lock_guard lock(freed->mutex);
     freed->slots.push_back(slot);
   }
@@ -51,13 +51,13 @@ CopyThread::~CopyThread() {
   if (!thread_.joinable()) return;
   thread_.join();
   let_go_of(*device_, stream_);
-  for (Entry& entry : entries_) DeferredRelease::of_process().hand_over(std::move(entry.page));
+  for (CopierEntry& entry : entries_) DeferredRelease::of_process().hand_over(std::move(entry.page));
 }
 
-CopyThread::Lease CopyThread::take(std::uint64_t lead) {
+CopyThread::CopierLease CopyThread::take(std::uint64_t lead) {
   std::unique_lock lock(mutex_);
   start();
-  Entry* entry = free_entry();
+  CopierEntry* entry = free_entry();
   while (entry == nullptr) {
     lock.unlock();
     const auto page = std::make_shared<Page>(*device_);  // may wait for the GPU, and the thread must not
@@ -85,9 +85,9 @@ void CopyThread::start() {
   });
 }
 
-CopyThread::Entry* CopyThread::free_entry() {
+CopyThread::CopierEntry* CopyThread::free_entry() {
   take_back();
-  const auto is_free = [](const Entry& entry) {
+  const auto is_free = [](const CopierEntry& entry) {
     return !entry.in_use && (entry.retired == nullptr || ended(*entry.retired));
   };
   const auto entry = std::ranges::find_if(entries_, is_free);
@@ -101,7 +101,7 @@ std::size_t CopyThread::slots() const {
 
 void CopyThread::take_back() {
   const std::lock_guard lock(freed_->mutex);
-  for (Entry& entry : entries_) {
+  for (CopierEntry& entry : entries_) {
     if (std::ranges::count(freed_->slots, entry.copier.slot) > 0) entry.in_use = false;
   }
   freed_->slots.clear();
@@ -113,14 +113,14 @@ void CopyThread::add(const std::shared_ptr<Page>& page) {
 
 std::shared_ptr<const void> CopyThread::share(const Copier& copier) {
   const std::lock_guard lock(mutex_);
-  return std::shared_ptr<const Shared>(new Shared{entry_of(copier).page, freed_, copier.slot});
+  return std::shared_ptr<const SharedState>(new SharedState{entry_of(copier).page, freed_, copier.slot});
 }
 
 void CopyThread::give_back(const Copier& copier, Stream stream) {
   auto event = device_->point(stream);
   if (event == nullptr) return device_->retain(stream, share(copier));
   const std::lock_guard lock(mutex_);
-  Entry& entry = entry_of(copier);
+  CopierEntry& entry = entry_of(copier);
   entry.retired = std::move(event);
   entry.in_use = false;
 }
@@ -130,18 +130,18 @@ void CopyThread::release(const Copier& copier) {
   entry_of(copier).in_use = false;
 }
 
-CopyThread::Entry& CopyThread::entry_of(const Copier& copier) {
-  return *std::ranges::find_if(entries_, [&copier](const Entry& one) { return one.copier.slot == copier.slot; });
+CopyThread::CopierEntry& CopyThread::entry_of(const Copier& copier) {
+  return *std::ranges::find_if(entries_, [&copier](const CopierEntry& one) { return one.copier.slot == copier.slot; });
 }
 
 // True if there was a request. The answer follows the copy in its stream: nobody has to look when it is done.
-bool CopyThread::serve(Entry& entry) {
+bool CopyThread::serve(CopierEntry& entry) {
   const CopySlot& slot = *entry.copier.slot;
   const std::uint64_t asked = HostGroup::load_acquire(&slot.asked);
   if (asked <= entry.issued) return false;
   while (entry.issued < asked) {
     entry.issued += 1;
-    const CopySlot::Request& request = slot.requests[entry.issued % CopySlot::kDepth];
+    const CopySlot::CopyRequest& request = slot.requests[entry.issued % CopySlot::kDepth];
     if (!has_failed_()) {
       device_->copy(reinterpret_cast<void*>(HostGroup::load_relaxed(&request.destination)),
                     reinterpret_cast<const void*>(HostGroup::load_relaxed(&request.source)),
@@ -166,7 +166,7 @@ void CopyThread::serve() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     bool busy = std::exchange(expecting_, false);
-    for (Entry& entry : entries_) busy = serve(entry) || busy;
+    for (CopierEntry& entry : entries_) busy = serve(entry) || busy;
     const Clock::time_point now = Clock::now();
     if (busy) awake_until = now + kAwake;
     if (now < awake_until) {

@@ -29,21 +29,21 @@ class CopyThread {
   CopyThread& operator=(const CopyThread&) = delete;
 
   // A slot for one op. It ends before the thread does, and with it the slot serves another op, unless one was enqueued.
-  class Lease {
+  class CopierLease {
    public:
-    Lease() = default;  // of none
-    Lease(CopyThread& thread, const Copier& copier) : thread_(&thread), copier_(copier) {}
-    ~Lease() {
+    CopierLease() = default;  // of none
+    CopierLease(CopyThread& thread, const Copier& copier) : thread_(&thread), copier_(copier) {}
+    ~CopierLease() {
       if (thread_ != nullptr) thread_->release(copier_);
     }
-    Lease(Lease&& other) noexcept { *this = std::move(other); }
-    Lease& operator=(Lease&& other) noexcept {
+    CopierLease(CopierLease&& other) noexcept { *this = std::move(other); }
+    CopierLease& operator=(CopierLease&& other) noexcept {
       std::swap(thread_, other.thread_);
       std::swap(copier_, other.copier_);
       return *this;
     }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
+    CopierLease(const CopierLease&) = delete;
+    CopierLease& operator=(const CopierLease&) = delete;
     const Copier& copier() const { return copier_; }
     // For an op that may be enqueued any number of times, each behind the one before: the slot is its own while
     // anybody has the handle, which may outlive the thread.
@@ -62,7 +62,7 @@ class CopyThread {
     Copier copier_;
   };
   // For an op to be enqueued now, whose kernel writes the first `lead` bytes itself.
-  Lease take(std::uint64_t lead);
+  CopierLease take(std::uint64_t lead);
   std::size_t slots() const;                                                        // in use or not
   std::uint64_t served() const { return served_.load(std::memory_order_relaxed); }  // transfers so far
 
@@ -72,8 +72,8 @@ class CopyThread {
     std::mutex mutex;
     std::vector<const CopySlot*> slots;
   };
-  struct Shared;
-  struct Entry {
+  struct SharedState;
+  struct CopierEntry {
     Copier copier;
     std::uint64_t issued = 0;
     std::shared_ptr<Event> retired;  // passed: the slot is free
@@ -83,19 +83,19 @@ class CopyThread {
   std::shared_ptr<const void> share(const Copier& copier);
   void give_back(const Copier& copier, Stream stream);
   void release(const Copier& copier);
-  Entry& entry_of(const Copier& copier);        // with the mutex held
+  CopierEntry& entry_of(const Copier& copier);  // with the mutex held
   void start();                                 // with the mutex held
-  Entry* free_entry();                          // likewise; null: there is none
+  CopierEntry* free_entry();                    // likewise; null: there is none
   void add(const std::shared_ptr<Page>& page);  // likewise
   void take_back();
   void serve();
-  bool serve(Entry& entry);
+  bool serve(CopierEntry& entry);
 
   std::shared_ptr<Device> device_;
   std::function<void(const std::string&)> on_failure_;
   std::function<bool()> has_failed_;
   mutable std::mutex mutex_;
-  std::vector<Entry> entries_;
+  std::vector<CopierEntry> entries_;
   std::shared_ptr<Freed> freed_ = std::make_shared<Freed>();  // of handles, which may outlive this object
   Stream stream_;
   std::thread thread_;

@@ -16,9 +16,9 @@
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/transport/board.hpp"
 #include "onstream/transport/fault_log.hpp"
-#include "onstream/transport/reach.hpp"
-#include "onstream/transport/said.hpp"
+#include "onstream/transport/peer_mapping.hpp"
 #include "onstream/transport/segment.hpp"
+#include "onstream/transport/status_exchange.hpp"
 
 namespace onstream {
 
@@ -60,7 +60,7 @@ class Fabric::Implementation {
         mesh_owner_(telling(
             store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
         mesh_(*mesh_owner_),
-        reach_(device_, mesh_, launch.rank, parameters),
+        peer_mapping_(device_, mesh_, launch.rank, parameters),
         watch_(std::make_shared<Watchdog>(
             board_->wait_view().timeout_ns, board_->wait_view().abort,
             [this](const FaultReport& fault) { take_from_watch(fault); },
@@ -72,7 +72,7 @@ class Fabric::Implementation {
       });
     }
     mesh_.on("fault", [this](int, const std::string& bytes, Fd) {
-      fault_log_.add_foreign(unpack_fault(bytes, launch_.size));
+      fault_log_.add_remote(unpack_fault(bytes, launch_.size));
       return std::string();
     });
     // A fault of a send that was over before its receive met it. Logged, as its rank may never ask how its sends ended.
@@ -91,8 +91,8 @@ class Fabric::Implementation {
         if (other != launch_.rank) tell_death(other, peer, why);
       }
     });
-    mesh_.on("death", [this](int, const std::string& told, Fd) {
-      wire::Unpacker body(told);
+    mesh_.on("death", [this](int, const std::string& reported, Fd) {
+      wire::Unpacker body(reported);
       const std::uint32_t peer = body.u32();
       require(peer < static_cast<std::uint32_t>(launch_.size), "rank ", peer, " cannot have died");
       take_death(static_cast<int>(peer), std::string(body.text()), Logged::by_another);
@@ -126,7 +126,7 @@ class Fabric::Implementation {
     try {
       look_at_board();
       constexpr unsigned kTicksBetweenSweeps = 20;
-      if (++ticks_ % kTicksBetweenSweeps == 0) reach_.sweep();
+      if (++ticks_ % kTicksBetweenSweeps == 0) peer_mapping_.sweep();
     } catch (const std::exception& error) {
       abort(concat("rank ", launch_.rank, ": ", error.what()));
     }
@@ -136,9 +136,9 @@ class Fabric::Implementation {
   void meet() {
     const std::string mine = device_->identity();
     // A line, one whether this host is crowded, and one for each device that this one stores whole lines into.
-    std::string said = concat(mine, '\n', is_crowded(launch_) ? 1 : 0);
-    for (const std::string& other : device_->whole_lines_to()) said += concat('\n', other);
-    const auto all = mesh_.all_gather("the start of the world", said, Deadline(parameters_.bootstrap_timeout_s));
+    std::string own_status = concat(mine, '\n', is_crowded(launch_) ? 1 : 0);
+    for (const std::string& other : device_->whole_lines_to()) own_status += concat('\n', other);
+    const auto all = mesh_.all_gather("the start of the world", own_status, Deadline(parameters_.bootstrap_timeout_s));
     std::vector<std::string> devices;
     std::vector<std::set<std::string>> whole_to(all.size());
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -166,7 +166,7 @@ class Fabric::Implementation {
     }
     watch_->mute();
     copies_.reset();
-    reach_.stop_relaying();
+    peer_mapping_.stop_relaying();
     mesh_owner_.reset();
     board_->set_abort(Cause::failure);
   }
@@ -207,7 +207,7 @@ class Fabric::Implementation {
 
   // The ranks' calls no longer match each other from here on.
   [[noreturn]] void late(const std::string& what) {
-    note_told();
+    note_reported();
     const std::string reason = concat("rank ", launch_.rank, ": ", what);
     abort(reason);
     throw Error(ErrorCode::timeout, concat(what, '\n', story_of(*failure(), reason)));
@@ -229,13 +229,12 @@ class Fabric::Implementation {
       require(bytes > 0, "a segment needs at least one byte");
       return concat(bytes, " B of ", name_of(kind), " memory");
     };
-    require_said_alike(agree("the allocation of a segment", mine), "a segment is the same on every rank, but",
-                       "asks for");
+    require_alike(agree("the allocation of a segment", mine), "a segment is the same on every rank, but", "asks for");
     constexpr double kOnItsWayS = 1;
     const bool staged = mapped == Mapped::by_path && parameters_.path == "stage";
     const std::string unmapped_why = staged ? "parameter path is stage" : "";
-    const SegmentMaker maker{*device_,         reach_,       launch_.rank, launch_.size,
-                             ++segments_made_, unmapped_why, mapped,       device_bytes_};
+    const SegmentMaker maker{*device_,         peer_mapping_, launch_.rank, launch_.size,
+                             ++segments_made_, unmapped_why,  mapped,       device_bytes_};
     const auto agree_on = [this](const std::function<std::string()>& notice) {
       return agree("the mapping of a segment", notice);
     };
@@ -249,8 +248,7 @@ class Fabric::Implementation {
     const std::string mine = mapped == nullptr ? std::string("no segment")
                              : mapped->freed() ? concat("segment ", mapped->number(), ", which was freed before")
                                                : concat("segment ", mapped->number());
-    require_said_alike(all_gather("the end of a segment", mine), "a segment is freed by every rank at once, but",
-                       "frees");
+    require_alike(all_gather("the end of a segment", mine), "a segment is freed by every rank at once, but", "frees");
     require(mapped != nullptr && !mapped->freed(), "free: ", mine);
     agreed();
     mapped->release();
@@ -332,12 +330,12 @@ class Fabric::Implementation {
                                  .extra = report.bytes};
         mesh_.notify(report.peer, "send.fault", pack_fault(theirs));
       }
-      take(report, news.owed ? FaultLog::Told::by_call : FaultLog::Told::by_world);
+      take(report, news.owed ? FaultLog::ReportedBy::by_call : FaultLog::ReportedBy::by_world);
     }
   }
 
-  void take(FaultReport report, FaultLog::Told told = FaultLog::Told::by_world) {
-    if (!fault_log_.add(report, told) || leaving()) return;
+  void take(FaultReport report, FaultLog::ReportedBy reported = FaultLog::ReportedBy::by_world) {
+    if (!fault_log_.add(report, reported) || leaving()) return;
     if (report.status == Status::timeout) is_late_.store(true, std::memory_order_relaxed);
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
@@ -350,7 +348,7 @@ class Fabric::Implementation {
     if (report.status == Status::timeout) hint_at_cause();
   }
 
-  void take_late(const std::string& what) {
+  void report_timeout(const std::string& what) {
     is_late_.store(true, std::memory_order_relaxed);
     abort(described_late(concat("rank ", launch_.rank, ": ", what), parameters_.timeout_s), Cause::deadline);
     hint_at_cause();
@@ -385,16 +383,17 @@ class Fabric::Implementation {
   void check_left() const {
     if (leaving()) throw Error(ErrorCode::closed, concat("rank ", launch_.rank, ": ", kLeft));
   }
-  void note_told() { told_.store(true, std::memory_order_release); }
+  void note_reported() { reported_.store(true, std::memory_order_release); }
   bool leaving() const { return leaving_.load(std::memory_order_acquire); }
 
-  void check_untold() {
-    if (has_failed() && !leaving() && fault_log_.has_fatal() && !told_.load(std::memory_order_acquire)) check_waited();
+  void check_unreported() {
+    if (has_failed() && !leaving() && fault_log_.has_fatal() && !reported_.load(std::memory_order_acquire))
+      check_waited();
   }
 
   void check() {
     if (!has_failed()) return;
-    note_told();
+    note_reported();
     check_left();
     const std::string story = settled_failure("")->story;
     throw Error(is_late_.exchange(false, std::memory_order_relaxed) ? ErrorCode::timeout : ErrorCode::aborted, story);
@@ -402,19 +401,19 @@ class Fabric::Implementation {
 
   void check_waited() {
     if (!has_failed()) return;
-    note_told();
+    note_reported();
     check_left();
     const Failure failure = *settled_failure("");
     const bool late = std::ranges::any_of(failure.faults, [this](const FaultReport& fault) {
       return fault.rank == launch_.rank && fault.status == Status::timeout;
     });
-    const bool untold = is_late_.exchange(false, std::memory_order_relaxed);
-    throw Error(late || untold ? ErrorCode::timeout : ErrorCode::aborted, failure.story);
+    const bool unreported = is_late_.exchange(false, std::memory_order_relaxed);
+    throw Error(late || unreported ? ErrorCode::timeout : ErrorCode::aborted, failure.story);
   }
 
   void check_waited(Status ended) {
     if (!has_failed()) return;
-    note_told();
+    note_reported();
     check_left();
     if (ended == Status::timeout) is_late_.store(false, std::memory_order_relaxed);
     throw Error(ended == Status::timeout ? ErrorCode::timeout : ErrorCode::aborted, settled_failure("")->story);
@@ -428,13 +427,13 @@ class Fabric::Implementation {
 
   // The failure once the ranks that this one waits for have told their faults too: they may close a cycle of waits.
   // Waits for them at most kSettleS after the failure, as a rank that computes, or hangs, tells nothing.
-  std::optional<Failure> settled_failure(const std::string& told) {
+  std::optional<Failure> settled_failure(const std::string& reported) {
     for (;;) {
       std::optional<Failure> now = failure();
       if (!now) return now;
       if (leaving() || !unheard(*now, launch_.rank) ||
           now_ns() > fault_log_.failed_at_ns() + static_cast<std::uint64_t>(kSettleS * 1e9)) {
-        now->story = story_of(*now, told);
+        now->story = story_of(*now, reported);
         return now;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -455,9 +454,9 @@ class Fabric::Implementation {
     return fault_log_.take();
   }
 
-  std::optional<FaultReport> told(const FaultReport& fault) {
+  std::optional<FaultReport> reported(const FaultReport& fault) {
     look_at_board();
-    return fault_log_.told(fault);
+    return fault_log_.reported(fault);
   }
 
   const ForkGuard guard_;
@@ -474,7 +473,7 @@ class Fabric::Implementation {
   StreamTracker uses_{device_};
   std::unique_ptr<Mesh> mesh_owner_;
   Mesh& mesh_;
-  Reach reach_;
+  PeerMapping peer_mapping_;
   std::shared_ptr<Watchdog> watch_;
   std::unique_ptr<CopyThread> copies_ = std::make_unique<CopyThread>(
       device_, [this](const std::string& why) { abort("aborted: " + why, Cause::failure, Logged::now); },
@@ -487,8 +486,8 @@ class Fabric::Implementation {
   static constexpr const char* kLeft = "this rank closed the world while others of its threads were inside calls";
   std::atomic<bool> leaving_ = false;
   std::atomic<bool> failed_by_leaving_ = false;
-  std::atomic<bool> told_ = false;     // some call has told the program that the world failed
-  std::atomic<bool> is_late_ = false;  // a wait of this rank has passed its deadline, and no call has told so yet
+  std::atomic<bool> reported_ = false;  // some call has told the program that the world failed
+  std::atomic<bool> is_late_ = false;   // a wait of this rank has passed its deadline, and no call has told so yet
   Segments segments_;
 
  private:
@@ -517,7 +516,7 @@ std::vector<std::string> Fabric::agree(std::string_view topic, const std::functi
 void Fabric::barrier(std::string_view topic) { (void)implementation_->all_gather(topic, ""); }
 void Fabric::require_same(std::string_view rule, std::string_view verb, std::string_view mine) {
   const std::string_view agreed = rule.substr(0, rule.rfind(", but"));
-  require_said_alike(all_gather(concat("the agreement that ", agreed), mine), rule, verb);
+  require_alike(all_gather(concat("the agreement that ", agreed), mine), rule, verb);
 }
 std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind, Mapped mapped) {
   return implementation_->segment(bytes, kind, mapped);
@@ -525,15 +524,15 @@ std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind, Map
 void Fabric::free(const std::shared_ptr<Segment>& segment, const std::function<void()>& agreed) {
   implementation_->free(segment, agreed);
 }
-std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t bytes, int peer) {
-  return implementation_->or_story([&] { return implementation_->reach_.expose(address, bytes, peer); });
+std::optional<std::uint64_t> Fabric::export_to_peer(const void* address, std::size_t bytes, int peer) {
+  return implementation_->or_story([&] { return implementation_->peer_mapping_.export_to_peer(address, bytes, peer); });
 }
 WordPlace Fabric::place_of(const void* word) const { return implementation_->segments_.place_of(word); }
 std::shared_ptr<const void> Fabric::imported(int peer, std::uint64_t id) const {
-  return implementation_->reach_.imported(peer, id);
+  return implementation_->peer_mapping_.imported(peer, id);
 }
 std::string Fabric::why_not(const void* address, int peer) const {
-  return implementation_->reach_.why_not(address, peer);
+  return implementation_->peer_mapping_.why_not(address, peer);
 }
 std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::size_t bytes) const {
   return implementation_->segments_.of(peer, address, bytes);
@@ -551,7 +550,7 @@ void Fabric::check_process() const { implementation_->guard_.check("this world")
 bool Fabric::has_left(int peer) const { return implementation_->board_->has_left(peer); }
 std::shared_ptr<const void> Fabric::wait_memory() const {
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
-  return std::make_shared<const Both>(implementation_->board_, implementation_->reach_.mapped());
+  return std::make_shared<const Both>(implementation_->board_, implementation_->peer_mapping_.mapped());
 }
 const std::shared_ptr<OwnMemory>& Fabric::own_memory() const { return implementation_->own_memory_; }
 const std::shared_ptr<StreamPool>& Fabric::streams() const { return implementation_->streams_; }
@@ -559,40 +558,40 @@ void Fabric::set_ahead(const Ahead& ahead) { implementation_->ahead_ = ahead; }
 StreamTracker& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watchdog> Fabric::watch() const { return implementation_->watch_; }
 CopyThread& Fabric::copies() const { return *implementation_->copies_; }
-ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
+PeerMappingStatistics Fabric::reach_statistics() const { return implementation_->peer_mapping_.statistics(); }
 std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
-  return implementation_->or_story([&] { return implementation_->reach_.attach(address, peer); });
+  return implementation_->or_story([&] { return implementation_->peer_mapping_.attach(address, peer); });
 }
 std::optional<std::uint64_t> Fabric::attach_for_good(const void* address, int peer) {
-  return implementation_->or_story([&] { return implementation_->reach_.attach_for_good(address, peer); });
+  return implementation_->or_story([&] { return implementation_->peer_mapping_.attach_for_good(address, peer); });
 }
-std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
+std::string Fabric::attach_story() const { return implementation_->peer_mapping_.attach_story(); }
 void Fabric::abort(const std::string& reason, Cause cause, Logged logged) {
-  implementation_->note_told();  // the program itself says so
+  implementation_->note_reported();  // the program itself says so
   implementation_->abort("aborted: " + reason, cause, logged);
 }
 void Fabric::leave() { implementation_->leave(); }
 bool Fabric::leaving() const { return implementation_->leaving(); }
-void Fabric::take_late(const std::string& what) { implementation_->take_late(what); }
+void Fabric::report_timeout(const std::string& what) { implementation_->report_timeout(what); }
 void Fabric::check() const { implementation_->check(); }
-void Fabric::note_told_late() const { implementation_->is_late_.store(false, std::memory_order_relaxed); }
-void Fabric::check_untold() const { implementation_->check_untold(); }
+void Fabric::note_timeout_reported() const { implementation_->is_late_.store(false, std::memory_order_relaxed); }
+void Fabric::check_unreported() const { implementation_->check_unreported(); }
 void Fabric::check_waited() const { implementation_->check_waited(); }
 void Fabric::check_waited(Status ended) const { implementation_->check_waited(ended); }
 std::optional<Failure> Fabric::failure() const {
   auto failure = implementation_->failure();
-  if (failure) implementation_->note_told();
+  if (failure) implementation_->note_reported();
   return failure;
 }
-std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
-  implementation_->note_told();
-  return implementation_->settled_failure(told);
+std::optional<Failure> Fabric::settled_failure(const std::string& reported) const {
+  implementation_->note_reported();
+  return implementation_->settled_failure(reported);
 }
 void Fabric::name_plan(std::uint64_t number, const std::string& name, std::vector<int> tags) {
   implementation_->fault_log_.name_plan(number, name, std::move(tags));
 }
 std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
-std::optional<FaultReport> Fabric::told(const FaultReport& fault) { return implementation_->told(fault); }
+std::optional<FaultReport> Fabric::reported(const FaultReport& fault) { return implementation_->reported(fault); }
 int Fabric::block_limit() const { return implementation_->block_limit_; }
 bool Fabric::whole_lines() const { return implementation_->whole_lines_; }
 bool Fabric::crowded() const { return implementation_->crowded_; }

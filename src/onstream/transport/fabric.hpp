@@ -87,22 +87,22 @@ class Fabric {
   // The address at which `peer`'s device can load and store this rank's `address`, valid while the allocation lives, or
   // nothing when it cannot (why_not() tells). The first call for an allocation and a peer asks the peer to map it and
   // blocks for the answer; later calls look it up.
-  std::optional<std::uint64_t> expose(const void* address, std::size_t bytes, int peer);
-  // Why expose() gives nothing for this address: "plain host memory", ...
+  std::optional<std::uint64_t> export_to_peer(const void* address, std::size_t bytes, int peer);
+  // Why export_to_peer() gives nothing for this address: "plain host memory", ...
   std::string why_not(const void* address, int peer) const;
 
   // The allocation with this id (MemoryInfo::id) that `peer` has exported to this rank: mapped while the answer is
   // kept, also if the peer frees it meanwhile. Null if the peer has not exported it, or has freed it.
   std::shared_ptr<const void> imported(int peer, std::uint64_t id) const;
 
-  // Counts of the registration cache behind expose(), and its contents.
-  ReachStatistics reach_statistics() const;
+  // Counts of the registration cache behind export_to_peer(), and its contents.
+  PeerMappingStatistics reach_statistics() const;
 
   // The remote process address by which `peer`'s kernels copy from and to this rank's plain host memory at `address`
-  // (device/kernel/foreign.hpp), or nothing where they cannot: attach_story() tells why. Not a pointer to dereference:
-  // for lane::carry alone. The first call for a peer asks it to attach to this process and blocks for the answer.
-  // Nothing, too, once the system has refused since; attach_for_good() names the memory all the same, and copies of it
-  // are relayed then: slowly, for callers that have no other way.
+  // (device/kernel/remote_process.hpp), or nothing where they cannot: attach_story() tells why. Not a pointer to
+  // dereference: for lane::carry alone. The first call for a peer asks it to attach to this process and blocks for the
+  // answer. Nothing, too, once the system has refused since; attach_for_good() names the memory all the same, and
+  // copies of it are relayed then: slowly, for callers that have no other way.
   std::optional<std::uint64_t> attach(const void* address, int peer);
   std::optional<std::uint64_t> attach_for_good(const void* address, int peer);
   // How this rank's plain memory reached the peers that it was sent to so far.
@@ -139,18 +139,18 @@ class Fabric {
   bool leaving() const;
   // A wait of this host, and no op's, passed its deadline: the world fails with it, as it does with a kernel's. `what`:
   // "a wait of the host for a word of 8 B".
-  void take_late(const std::string& what);
+  void report_timeout(const std::string& what);
   // Throws the story if the world has failed: timeout where a wait of this rank has passed its deadline, and nothing
   // has told so before, else aborted. Closed in a forked child, and after leave(). Cheap: two loads.
   void check() const;
   // A call has told by its Status that its deadline passed.
-  void note_told_late() const;
+  void note_timeout_reported() const;
   // check() after a wait: throws timeout where a deadline of this rank's own has passed, else aborted.
   void check_waited() const;
   // check() after a wait of this host that ended as `ended`, and that no fault tells of.
   void check_waited(Status ended) const;
   // check_waited(), of a failure in which an op of this rank has ended and that no call has told yet.
-  void check_untold() const;
+  void check_unreported() const;
   // check() in the name of the op about to start, `what()`.
   template <class What>
   void check(const What& what) const {
@@ -163,14 +163,14 @@ class Fabric {
   std::optional<Failure> failure() const;
   // failure() for an error's text: waits a moment, 0.3 s after the failure at the latest, for the faults of the ranks
   // that this one waits for, and leaves out of the story the facts that the text has `told` before.
-  std::optional<Failure> settled_failure(const std::string& told) const;
+  std::optional<Failure> settled_failure(const std::string& reported) const;
   // The plan's name in faults of its ops, and the ops' tags, by op; -1: the op has none.
   void name_plan(std::uint64_t number, const std::string& name, std::vector<int> tags);
   // Per-op faults that did not fail the world (truncated, unmapped): taken out, oldest first.
   std::vector<FaultReport> take_faults();
   // A message itself tells the program of such a fault: take_faults() does not. Returns the fault's report, if it has
   // come.
-  std::optional<FaultReport> told(const FaultReport& fault);
+  std::optional<FaultReport> reported(const FaultReport& fault);
 
   // Thread blocks that one kernel of this rank may use: blocks that wait must not keep out those they wait for, so the
   // ranks that share a GPU share its blocks, and each keeps half of its own for the kernel placed next.

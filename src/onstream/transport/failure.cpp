@@ -64,7 +64,7 @@ std::string text_of(const WordPlace& place) {
 std::string what_of(const FaultReport& fault) {
   if (fault.op == OpKind::wait && fault.plan == 0) {
     if (fault.peer >= 0)
-      return concat("wait for a word of ", fault.bytes, " B that rank ", fault.peer, "'s helper is to clear");
+      return concat("wait for a word of ", fault.bytes, " B that rank ", fault.peer, "'s proxy is to clear");
     if (fault.bytes == 0) return "wait for what the program looks for";
     if (fault.bytes == sizeof(Line)) return concat("wait for a line with tag ", fault.extra, text_of(fault.word));
     return concat("wait for ", text_of(until_of(fault.comparison, fault.extra, fault.bytes)), text_of(fault.word));
@@ -119,7 +119,7 @@ std::string list(const std::vector<int>& ranks) {
 }
 
 // How to go on, in words that hold for every language of onstream's own interface.
-std::string advice(const Failure& failure, bool told_already) {
+std::string advice(const Failure& failure, bool reported_already) {
   if (!failure.dead.empty()) {
     return concat("to go on without ", list(failure.dead),
                   ", every other rank closes this world and makes a new one from its launch without the dead "
@@ -128,8 +128,8 @@ std::string advice(const Failure& failure, bool told_already) {
   const std::string left = failure.left.empty() ? ""
                                                 : concat("; if ", list(failure.left),
                                                          " ended, from its launch without who ended (docs/failure.md)");
-  return (told_already ? "the world has failed with it; to go on, every rank closes it and makes a new one"
-                       : "to go on, every rank closes this world and makes a new one") +
+  return (reported_already ? "the world has failed with it; to go on, every rank closes it and makes a new one"
+                           : "to go on, every rank closes this world and makes a new one") +
          left;
 }
 
@@ -310,17 +310,17 @@ std::vector<std::string> advice_on_waits(const Failure& failure) {
 
 }  // namespace
 
-std::string facts_of(const Failure& failure, const std::string& told) {
+std::string facts_of(const Failure& failure, const std::string& reported) {
   std::vector<std::string> lines;
-  if (failure.reason != told) lines.push_back("the world has failed: " + failure.reason);
-  std::set<std::string> known{told, failure.reason};
-  const auto is_said = [&](const std::string& rule) {
+  if (failure.reason != reported) lines.push_back("the world has failed: " + failure.reason);
+  std::set<std::string> known{reported, failure.reason};
+  const auto is_reported = [&](const std::string& rule) {
     const auto says = [&](const std::string& text) { return text.ends_with(rule); };
-    return says(told) || std::ranges::any_of(lines, says);
+    return says(reported) || std::ranges::any_of(lines, says);
   };
   for (const FaultReport& fault : failure.faults) {
     if (!known.insert(describe(fault)).second) continue;
-    lines.push_back("  " + (is_said(rule_of(fault)) ? briefly(fault) : describe(fault)));
+    lines.push_back("  " + (is_reported(rule_of(fault)) ? briefly(fault) : describe(fault)));
   }
   for (const int rank : failure.left) {
     const auto waited_for = [rank](const FaultReport& fault) { return is_waiting(fault) && fault.peer == rank; };
@@ -340,9 +340,9 @@ std::string unlogged_facts_of(const Failure& failure) {
   return facts_of(failure, failure.logged ? failure.reason : "");
 }
 
-std::string story_of(const Failure& failure, const std::string& told) {
-  const std::string facts = facts_of(failure, told);
-  return facts + (facts.empty() ? "" : "\n") + advice(failure, failure.reason == told);
+std::string story_of(const Failure& failure, const std::string& reported) {
+  const std::string facts = facts_of(failure, reported);
+  return facts + (facts.empty() ? "" : "\n") + advice(failure, failure.reason == reported);
 }
 
 void fail_named(DidNot what_happened, int rank, std::string_view what, const Error& error) {

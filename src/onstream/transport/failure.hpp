@@ -27,9 +27,9 @@ enum class Logged { now, by_caller, by_another };
 
 // The story. `told` is the text that the reader has just read (a fault's description, the reason), which is not told
 // again. `onstream run` finds in it the rank where the failure began (CAUSE in launcher/rank.py).
-std::string story_of(const Failure& failure, const std::string& told = "");
+std::string story_of(const Failure& failure, const std::string& reported = "");
 // The story without how to go on, which an interface with other words than this one's says itself; may be empty.
-std::string facts_of(const Failure& failure, const std::string& told = "");
+std::string facts_of(const Failure& failure, const std::string& reported = "");
 // Those of facts_of() that this rank's log does not say.
 std::string unlogged_facts_of(const Failure& failure);
 

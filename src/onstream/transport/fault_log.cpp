@@ -44,7 +44,7 @@ void FaultLog::name_plan(std::uint64_t number, const std::string& name, std::vec
   if (plans_.size() > kRemembered) plans_.erase(plans_.begin());
 }
 
-bool FaultLog::add(FaultReport& fault, Told told) {
+bool FaultLog::add(FaultReport& fault, ReportedBy reported) {
   const bool fatal = !fails_one_op(fault.status);
   const std::lock_guard lock(mutex_);
   if (const auto plan = plans_.find(fault.plan); plan != plans_.end()) {
@@ -55,7 +55,7 @@ bool FaultLog::add(FaultReport& fault, Told told) {
   }
   if (fatal) {
     fatal_.push_back(fault);
-  } else if (told == Told::by_call) {
+  } else if (reported == ReportedBy::by_call) {
     constexpr std::size_t kNewest = 1024;  // a caller that looks at the status alone never asks for them
     owed_.push_back(fault);
     if (owed_.size() > kNewest) owed_.pop_front();
@@ -71,9 +71,9 @@ bool FaultLog::has_fatal() const {
   return !fatal_.empty();
 }
 
-void FaultLog::add_foreign(const FaultReport& fault) {
+void FaultLog::add_remote(const FaultReport& fault) {
   const std::lock_guard lock(mutex_);
-  foreign_.push_back(fault);
+  remote_.push_back(fault);
 }
 
 std::vector<FaultReport> FaultLog::take() {
@@ -83,7 +83,7 @@ std::vector<FaultReport> FaultLog::take() {
   return std::exchange(faults_, {});
 }
 
-std::optional<FaultReport> FaultLog::told(const FaultReport& fault) {
+std::optional<FaultReport> FaultLog::reported(const FaultReport& fault) {
   const std::lock_guard lock(mutex_);
   const auto take_from = [&](auto& faults) -> std::optional<FaultReport> {
     const auto found = std::ranges::find_if(faults, [&](const FaultReport& one) { return is_same(one, fault); });
@@ -102,7 +102,7 @@ Failure FaultLog::failure() const {
   failure.reason = first_.reason;
   failure.logged = first_.logged;
   failure.faults = fatal_;
-  failure.faults.insert(failure.faults.end(), foreign_.begin(), foreign_.end());
+  failure.faults.insert(failure.faults.end(), remote_.begin(), remote_.end());
   failure.dead = dead_;
   failure.left = left_;
   return failure;

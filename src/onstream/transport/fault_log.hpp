@@ -33,15 +33,15 @@ class FaultLog {
   void name_plan(std::uint64_t number, const std::string& name, std::vector<int> tags);
   // A fault of an op of this rank, which gets its plan's name, and its tag, here. Says whether it fails the world. If
   // it does not, the call that waits for the op tells the program, or, where none does, take().
-  enum class Told { by_world, by_call };
-  bool add(FaultReport& fault, Told told = Told::by_world);
-  bool has_fatal() const;                      // one of this rank's ops has failed the world
-  void add_foreign(const FaultReport& fault);  // of another rank
+  enum class ReportedBy { by_world, by_call };
+  bool add(FaultReport& fault, ReportedBy reported = ReportedBy::by_world);
+  bool has_fatal() const;                     // one of this rank's ops has failed the world
+  void add_remote(const FaultReport& fault);  // of another rank
   // This rank's faults that failed no world: taken out, oldest first. One load where there are none.
   std::vector<FaultReport> take();
   // A message itself tells of such a fault, which take() then does not give. Returns the fault's report, if it has
   // come.
-  std::optional<FaultReport> told(const FaultReport& fault);
+  std::optional<FaultReport> reported(const FaultReport& fault);
 
   // All of it but the story, and how far sends run ahead.
   Failure failure() const;
@@ -58,7 +58,7 @@ class FaultLog {
   };
   std::map<std::uint64_t, PlanNames> plans_;  // by number
   std::vector<FaultReport> fatal_;            // of this rank: they failed the world
-  std::vector<FaultReport> foreign_;          // of the other ranks
+  std::vector<FaultReport> remote_;           // of the other ranks
   std::vector<FaultReport> faults_;           // of this rank: they failed one op each
   std::deque<FaultReport> owed_;              // those whose calls tell, the newest ones
   std::atomic<bool> has_faults_ = false;

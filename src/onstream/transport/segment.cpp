@@ -12,7 +12,7 @@ namespace {
 
 // A rank's word to the others about its part, in lines: its id; its address; then for every peer why that one does not
 // map it, or nothing.
-struct Notice {
+struct SegmentNotice {
   std::uint64_t id = 0;
   std::uint64_t address = 0;
   std::vector<std::string> refused;
@@ -23,8 +23,8 @@ struct Notice {
     return lines;
   }
 
-  static Notice from(std::string_view text) {
-    Notice notice;
+  static SegmentNotice from(std::string_view text) {
+    SegmentNotice notice;
     notice.id = number(next(text));
     notice.address = number(next(text));
     while (!text.empty()) notice.refused.emplace_back(next(text));
@@ -52,7 +52,7 @@ std::string offer(const SegmentMaker& maker, const MemoryInfo& info, int peer) {
     return concat(name_of(info.kind), " memory is private to its process");
   }
   try {
-    (void)maker.reach.offer(info, peer);
+    (void)maker.peer_mapping.offer(info, peer);
     return "";
   } catch (const Error& error) {
     if (maker.mapped == Mapped::always || error.code() != ErrorCode::unsupported) throw;
@@ -69,32 +69,32 @@ MappedSegment::MappedSegment(const SegmentMaker& maker, std::size_t bytes, Memor
   const auto make = [&] {
     memory_ = allocate_in_time(maker.device, bytes, kind);
     info = maker.device.inspect(memory_->data());
-    Notice notice{info.id, reinterpret_cast<std::uint64_t>(memory_->data()), {}};
+    SegmentNotice notice{info.id, reinterpret_cast<std::uint64_t>(memory_->data()), {}};
     for (int peer = 0; peer < maker.size; ++peer) {
       notice.refused.push_back(peer == maker.rank ? "" : offer(maker, info, peer));
       if (peer != maker.rank && notice.refused.back().empty()) offered.push_back(peer);
     }
     return notice.text();
   };
-  std::vector<std::string> told;
+  std::vector<std::string> notices;
   try {
-    told = agree(make);
+    notices = agree(make);
   } catch (const Error&) {
-    for (const int peer : offered) maker.reach.withdraw(info, peer);
+    for (const int peer : offered) maker.peer_mapping.withdraw(info, peer);
     throw;
   }
-  for (int rank = 0; rank < maker.size; ++rank) take_part(maker, rank, told[static_cast<std::size_t>(rank)]);
+  for (int rank = 0; rank < maker.size; ++rank) take_part(maker, rank, notices[static_cast<std::size_t>(rank)]);
   if (kind_ == MemoryKind::device) *device_bytes_ += bytes_;
 }
 
-void MappedSegment::take_part(const SegmentMaker& maker, int rank, const std::string& told) {
-  const Notice notice = Notice::from(told);
-  Part part;
+void MappedSegment::take_part(const SegmentMaker& maker, int rank, const std::string& notices) {
+  const SegmentNotice notice = SegmentNotice::from(notices);
+  PeerPart part;
   part.there = notice.address;
   part.why_not = notice.refused.at(static_cast<std::size_t>(rank_));
   if (rank == rank_) part.here = memory_->data();
   if (rank != rank_ && part.why_not.empty()) {
-    part.mapping = maker.reach.take(rank, notice.id);
+    part.mapping = maker.peer_mapping.take(rank, notice.id);
     if (part.mapping == nullptr)  // its own step failed behind the agreement, by an interrupt or with the world
       fail(ErrorCode::aborted, "rank ", rank, " withdrew its part of segment ", number_);
   }
@@ -108,18 +108,18 @@ MappedSegment::~MappedSegment() { release(); }
 void MappedSegment::release() {
   if (freed_.exchange(true, std::memory_order_acq_rel)) return;
   if (kind_ == MemoryKind::device) *device_bytes_ -= bytes_;
-  for (Part& part : parts_) part.mapping.reset();
+  for (PeerPart& part : parts_) part.mapping.reset();
   memory_.reset();
 }
 
-const MappedSegment::Part& MappedSegment::part(int rank) const {
+const MappedSegment::PeerPart& MappedSegment::part(int rank) const {
   require(rank >= 0 && rank < static_cast<int>(parts_.size()), "segment ", number_, ": rank ", rank,
           " does not exist; there are ranks 0 to ", parts_.size() - 1);
   return parts_[static_cast<std::size_t>(rank)];
 }
 
 std::byte* MappedSegment::peer(int rank) const {
-  const Part& its = part(rank);
+  const PeerPart& its = part(rank);
   if (freed()) fail(ErrorCode::closed, "segment ", number_, " of ", bytes_, " B was freed");
   if (its.here == nullptr) {
     fail(ErrorCode::unsupported, "rank ", rank_, " cannot load and store rank ", rank, "'s part of segment ", number_,
@@ -129,7 +129,7 @@ std::byte* MappedSegment::peer(int rank) const {
 }
 
 std::uint64_t MappedSegment::address_at(int rank) const {
-  const Part& its = part(rank);
+  const PeerPart& its = part(rank);
   if (freed()) fail(ErrorCode::closed, "segment ", number_, " of ", bytes_, " B was freed");
   return its.there;
 }
@@ -142,14 +142,14 @@ void MappedSegment::check_launch() const {
 
 void Segments::add(const std::shared_ptr<Segment>& segment) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(segments_, [](const Known& one) { return one.segment.expired(); });
+  std::erase_if(segments_, [](const KnownSegment& one) { return one.segment.expired(); });
   segments_.push_back({segment, reinterpret_cast<std::uint64_t>(segment->local()), segment->bytes()});
 }
 
 WordPlace Segments::place_of(const void* word) const {
   const auto at = reinterpret_cast<std::uint64_t>(word);
   const std::lock_guard lock(mutex_);
-  for (const Known& one : segments_) {
+  for (const KnownSegment& one : segments_) {
     if (at - one.begin < one.bytes && !one.segment.expired()) return {at - one.begin, one.bytes};
   }
   return {at, 0};
@@ -195,7 +195,7 @@ std::shared_ptr<Segment> Segments::numbered(std::uint64_t number) const {
 std::vector<std::shared_ptr<Segment>> Segments::living() const {
   std::vector<std::shared_ptr<Segment>> found;
   const std::lock_guard lock(mutex_);
-  for (const Known& one : segments_) {
+  for (const KnownSegment& one : segments_) {
     if (auto segment = one.segment.lock()) found.push_back(std::move(segment));
   }
   return found;

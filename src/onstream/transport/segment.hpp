@@ -14,14 +14,14 @@
 #include "onstream/device/export.hpp"
 
 #include "onstream/transport/fabric.hpp"
-#include "onstream/transport/reach.hpp"
+#include "onstream/transport/peer_mapping.hpp"
 
 namespace onstream {
 
 // The arguments of a segment's construction.
 struct SegmentMaker {
   Device& device;
-  Reach& reach;
+  PeerMapping& peer_mapping;
   int rank;
   int size;
   std::uint64_t number;
@@ -58,14 +58,14 @@ class MappedSegment : public Segment {
   void release();
 
  private:
-  struct Part {
+  struct PeerPart {
     std::byte* here = nullptr;
     std::uint64_t there = 0;
     std::shared_ptr<Mapping> mapping;
     std::string why_not;
   };
-  const Part& part(int rank) const;
-  void take_part(const SegmentMaker& maker, int rank, const std::string& told);
+  const PeerPart& part(int rank) const;
+  void take_part(const SegmentMaker& maker, int rank, const std::string& notices);
 
   std::size_t bytes_;
   MemoryKind kind_;
@@ -73,7 +73,7 @@ class MappedSegment : public Segment {
   std::uint64_t number_;
   std::shared_ptr<std::atomic<std::size_t>> device_bytes_;
   std::shared_ptr<Memory> memory_;
-  std::vector<Part> parts_;
+  std::vector<PeerPart> parts_;
   bool direct_everywhere_ = true;
   std::atomic<bool> freed_ = false;
 };
@@ -93,13 +93,13 @@ class Segments {
  private:
   std::vector<std::shared_ptr<Segment>> living() const;
 
-  struct Known {
+  struct KnownSegment {
     std::weak_ptr<Segment> segment;
     std::uint64_t begin;  // of this rank's part
     std::uint64_t bytes;
   };
   mutable std::mutex mutex_;
-  std::vector<Known> segments_;
+  std::vector<KnownSegment> segments_;
 };
 
 }  // namespace onstream

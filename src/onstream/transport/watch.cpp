@@ -32,7 +32,7 @@ Watchdog::~Watchdog() {
 }
 
 std::shared_ptr<void> Watchdog::stand_by(StreamWaits waits) {
-  auto entry = std::make_shared<Entry>();
+  auto entry = std::make_shared<WatchedWaits>();
   entry->waits = std::move(waits);
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = quiet_thread([this] { work(); });
@@ -58,7 +58,7 @@ void Watchdog::work() {
       continue;
     }
     const bool failed = HostGroup::load_acquire(abort_) != 0;
-    for (const std::shared_ptr<Entry>& entry : entries_) {
+    for (const std::shared_ptr<WatchedWaits>& entry : entries_) {
       if (look(*entry, failed)) drained_ns = now_ns();
     }
     if (drained_ns != 0 && now_ns() - drained_ns < kDrainingNs) {
@@ -70,7 +70,7 @@ void Watchdog::work() {
 }
 
 // True when it has let the stream go on.
-bool Watchdog::look(Entry& entry, bool failed) {
+bool Watchdog::look(WatchedWaits& entry, bool failed) {
   const auto pulse = ref(entry.waits.pulse);
   std::uint32_t seen = pulse.load(std::memory_order_acquire);  // pairs with the stream's writes
   const std::uint32_t number = seen & ~kSeen;
@@ -80,7 +80,7 @@ bool Watchdog::look(Entry& entry, bool failed) {
     seen = number | kSeen;
     entry.since_ns = lived_ns();
     entry.late = entry.deserted = 0;
-    entry.told = false;
+    entry.reported = false;
   }
   std::vector<AwaitedWord> missing;
   for (const AwaitedWord& awaited : entry.waits.phases[number - 1]) {
@@ -104,9 +104,9 @@ bool Watchdog::look(Entry& entry, bool failed) {
 }
 
 // Once for each phase.
-void Watchdog::report(Entry& entry, const std::vector<AwaitedWord>& missing, Status status) {
-  if (entry.told) return;
-  entry.told = true;
+void Watchdog::report(WatchedWaits& entry, const std::vector<AwaitedWord>& missing, Status status) {
+  if (entry.reported) return;
+  entry.reported = true;
   if (!report_) return;
   for (const AwaitedWord& awaited : missing) {
     FaultReport fault = awaited.fault;

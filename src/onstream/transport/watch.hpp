@@ -52,17 +52,17 @@ class Watchdog {
   void mute();
 
  private:
-  struct Entry {
+  struct WatchedWaits {
     StreamWaits waits;
     std::uint64_t since_ns = 0;  // the marked phase was first seen
     int late = 0;                // looks, one after the other, that found it late
     int deserted = 0;            // ... that found it waiting for a peer that had left
-    bool told = false;           // its faults are reported
+    bool reported = false;       // its faults are reported
   };
 
   void work();
-  bool look(Entry& entry, bool failed);
-  void report(Entry& entry, const std::vector<AwaitedWord>& missing, Status status);
+  bool look(WatchedWaits& entry, bool failed);
+  void report(WatchedWaits& entry, const std::vector<AwaitedWord>& missing, Status status);
 
   std::uint64_t timeout_ns_;
   const std::uint64_t* abort_;
@@ -70,7 +70,7 @@ class Watchdog {
   std::function<bool(int peer)> has_left_;
   std::mutex mutex_;  // guards the members below
   std::condition_variable news_;
-  std::vector<std::shared_ptr<Entry>> entries_;
+  std::vector<std::shared_ptr<WatchedWaits>> entries_;
   bool stopping_ = false;
   std::thread thread_;
 };

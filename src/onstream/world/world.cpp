@@ -31,10 +31,10 @@ Advice advice_from(const std::string& word) {
   return word == "read_mostly" ? Advice::read_mostly : Advice::none;
 }
 
-std::string text_of(const ReachStatistics& it) {
+std::string text_of(const PeerMappingStatistics& it) {
   return concat("registrations: ", it.hits, " hits, ", it.misses, " misses, ", it.failures, " failures, ",
-                it.unreachable, " of private memory, ", it.stale, " stale; ", it.exposed, " exposed (",
-                human_bytes(it.exposed_bytes), "), ", it.imported, " imported (", human_bytes(it.imported_bytes), ")");
+                it.unreachable, " of private memory, ", it.stale, " stale; ", it.exported, " exported (",
+                human_bytes(it.exported_bytes), "), ", it.imported, " imported (", human_bytes(it.imported_bytes), ")");
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ void World::register_memory(const void* address, std::size_t bytes) {
   fabric_->check([&] { return concat("the registration of ", bytes, " B"); });
   require(address != nullptr && bytes > 0, "register_memory: a null pointer or no bytes");
   for (int peer = 0; peer < size(); ++peer) {
-    if (fabric_->expose(address, bytes, peer)) continue;
+    if (fabric_->export_to_peer(address, bytes, peer)) continue;
     fail(ErrorCode::unsupported, "rank ", peer, " cannot reach ", bytes, " B at ", address, ": ",
          fabric_->why_not(address, peer));
   }
@@ -188,7 +188,7 @@ void World::finish(std::vector<Stream> synchronized, const std::vector<std::shar
     }
     HostGroup::pause(round, 16);
   }
-  fabric_->check_untold();
+  fabric_->check_unreported();
   std::vector<FaultReport> faults = fabric_->take_faults();
   std::erase_if(faults, [](const FaultReport& fault) { return fault.logged; });  // whether it came in time is open
   throw_unless_empty(faults);

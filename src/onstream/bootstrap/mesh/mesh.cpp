@@ -17,7 +17,7 @@
 namespace onstream {
 namespace {
 
-using Gone = MeshLedger::Gone;
+using PeerGone = MeshLedger::PeerGone;
 
 constexpr int kTickMs = 50;
 constexpr double kGoodbyeLimitS = 1.0;
@@ -105,7 +105,7 @@ class Mesh::Implementation {
   }
 
  private:
-  struct Peer {
+  struct PeerConnection {
     MeshLink link;  // of the mesh's thread, as `process`
     Fd process;
     std::vector<std::pair<std::string, Fd>> queued;  // guarded by outbox_mutex_
@@ -137,13 +137,13 @@ class Mesh::Implementation {
   void exchange(int timeout_ms);
   void read_from(int peer, bool process_ended);
   void hear_all(int peer);
-  void hear(int peer, MeshLink::Incoming incoming);
-  void handle_request(int peer, wire::Unpacker& body, MeshLink::Incoming& incoming);
+  void hear(int peer, MeshLink::ReceivedFrame incoming);
+  void handle_request(int peer, wire::Unpacker& body, MeshLink::ReceivedFrame& incoming);
   void handle_notify(int peer, wire::Unpacker& body);
-  std::string handle(int peer, std::string_view topic, std::string_view payload, MeshLink::Incoming& incoming);
+  std::string handle(int peer, std::string_view topic, std::string_view payload, MeshLink::ReceivedFrame& incoming);
   void finish_call(int peer, wire::Unpacker& body, bool failed);
   void take_gathered(int peer, wire::Unpacker& body);
-  void lose(int peer, Gone how, const std::string& why);
+  void lose(int peer, PeerGone how, const std::string& why);
   void tick_if_due();
   void say_goodbye();
 
@@ -166,7 +166,7 @@ class Mesh::Implementation {
 
   MeshLedger ledger_;
   std::mutex outbox_mutex_;
-  std::vector<Peer> peers_;
+  std::vector<PeerConnection> peers_;
 };
 
 // --- any thread ---
@@ -233,7 +233,7 @@ void Mesh::Implementation::tick_if_due() {
 
 // Moves the frames that callers enqueued to the links and writes as much as the kernel takes.
 void Mesh::Implementation::write_all() {
-  for (Peer& peer : peers_) {
+  for (PeerConnection& peer : peers_) {
     {
       const std::lock_guard lock(outbox_mutex_);
       // Frames enqueued for a peer that is gone are dropped.
@@ -250,16 +250,16 @@ void Mesh::Implementation::write_all() {
 void Mesh::Implementation::exchange(int timeout_ms) {
   write_all();
   std::vector<pollfd> polled = {{waker_.get(), POLLIN, 0}};
-  struct Slot {
+  struct PollSlot {
     int peer;
     std::size_t link;
     std::optional<std::size_t> process;
   };
-  std::vector<Slot> slots;
+  std::vector<PollSlot> slots;
   for (int peer = 0; peer < size(); ++peer) {
-    const Peer& one = peers_[static_cast<std::size_t>(peer)];
+    const PeerConnection& one = peers_[static_cast<std::size_t>(peer)];
     if (!one.link.open()) continue;
-    Slot slot{peer, polled.size(), std::nullopt};
+    PollSlot slot{peer, polled.size(), std::nullopt};
     const int wants = one.link.has_to_write() ? POLLIN | POLLOUT : POLLIN;
     polled.push_back({one.link.socket().get(), static_cast<short>(wants), 0});
     if (one.process.valid()) {
@@ -270,39 +270,39 @@ void Mesh::Implementation::exchange(int timeout_ms) {
   }
   poll_some(polled, timeout_ms);
   if (polled[0].revents != 0) drain(waker_);
-  for (const Slot& slot : slots) {
+  for (const PollSlot& slot : slots) {
     const bool ended = slot.process && polled[*slot.process].revents != 0;
     if (ended || (polled[slot.link].revents & ~POLLOUT) != 0) read_from(slot.peer, ended);
   }
 }
 
 void Mesh::Implementation::read_from(int peer, bool process_ended) {
-  Peer& one = peers_[static_cast<std::size_t>(peer)];
+  PeerConnection& one = peers_[static_cast<std::size_t>(peer)];
   Received received = one.link.read_some();
   // A child of the dead process may hold the other end open, so the end of the stream may never come.
   while (process_ended && received == Received::some) received = one.link.read_some();
   hear_all(peer);
   if (!one.link.open()) return;
   if (received == Received::end)
-    lose(peer, Gone::died, concat(ledger_.name_of(peer), " died: its connection closed"));
+    lose(peer, PeerGone::died, concat(ledger_.name_of(peer), " died: its connection closed"));
   else if (process_ended)
-    lose(peer, Gone::died, concat(ledger_.name_of(peer), " died: its process ended"));
+    lose(peer, PeerGone::died, concat(ledger_.name_of(peer), " died: its process ended"));
 }
 
 void Mesh::Implementation::hear_all(int peer) {
-  Peer& one = peers_[static_cast<std::size_t>(peer)];
+  PeerConnection& one = peers_[static_cast<std::size_t>(peer)];
   try {
     while (one.link.open()) {
-      std::optional<MeshLink::Incoming> incoming = one.link.next();
+      std::optional<MeshLink::ReceivedFrame> incoming = one.link.next();
       if (!incoming) return;
       hear(peer, std::move(*incoming));
     }
   } catch (const Error& error) {
-    lose(peer, Gone::died, concat(ledger_.name_of(peer), " sent malformed bytes: ", error.what()));
+    lose(peer, PeerGone::died, concat(ledger_.name_of(peer), " sent malformed bytes: ", error.what()));
   }
 }
 
-void Mesh::Implementation::hear(int peer, MeshLink::Incoming incoming) {
+void Mesh::Implementation::hear(int peer, MeshLink::ReceivedFrame incoming) {
   wire::Unpacker body(incoming.frame.body);
   switch (incoming.frame.kind) {
     case request_kind: return handle_request(peer, body, incoming);
@@ -310,13 +310,13 @@ void Mesh::Implementation::hear(int peer, MeshLink::Incoming incoming) {
     case answer_kind: return finish_call(peer, body, false);
     case failure_kind: return finish_call(peer, body, true);
     case gather_kind: return take_gathered(peer, body);
-    case goodbye_kind: return lose(peer, Gone::left, concat(ledger_.name_of(peer), " left the world"));
+    case goodbye_kind: return lose(peer, PeerGone::left, concat(ledger_.name_of(peer), " left the world"));
     default: fail(ErrorCode::invalid_argument, "unknown kind ", static_cast<int>(incoming.frame.kind));
   }
 }
 
 std::string Mesh::Implementation::handle(int peer, std::string_view topic, std::string_view payload,
-                                         MeshLink::Incoming& incoming) {
+                                         MeshLink::ReceivedFrame& incoming) {
   const auto handler = handlers_.find(topic);
   if (handler == handlers_.end())
     fail(ErrorCode::unsupported, "rank ", rank_, " has no handler for '", topic, "'; do all ranks run the same build?");
@@ -326,7 +326,7 @@ std::string Mesh::Implementation::handle(int peer, std::string_view topic, std::
   return handler->second(peer, std::string(payload), std::move(incoming.fd));
 }
 
-void Mesh::Implementation::handle_request(int peer, wire::Unpacker& body, MeshLink::Incoming& incoming) {
+void Mesh::Implementation::handle_request(int peer, wire::Unpacker& body, MeshLink::ReceivedFrame& incoming) {
   const std::uint64_t id = body.u64();
   const std::string_view topic = body.text();
   const std::string_view payload = body.text();
@@ -354,7 +354,7 @@ void Mesh::Implementation::handle_notify(int peer, wire::Unpacker& body) {
   const std::string_view payload = body.text();
   body.end();
   if (stopping_) return;
-  MeshLink::Incoming no_fd;
+  MeshLink::ReceivedFrame no_fd;
   try {
     handle(peer, topic, payload, no_fd);
   } catch (const std::exception& error) {
@@ -384,13 +384,13 @@ void Mesh::Implementation::take_gathered(int peer, wire::Unpacker& body) {
   ledger_.joined(peer, std::move(topic), ordinal, std::move(value));
 }
 
-void Mesh::Implementation::lose(int peer, Gone how, const std::string& why) {
+void Mesh::Implementation::lose(int peer, PeerGone how, const std::string& why) {
   peers_[static_cast<std::size_t>(peer)].link.close();
   if (!ledger_.alive(peer)) return;
   // First, so that a thread that the ledger wakes finds the world failed.
-  if (how == Gone::died && on_death_ && !leaving_) on_death_(peer, why);
+  if (how == PeerGone::died && on_death_ && !leaving_) on_death_(peer, why);
   (void)ledger_.lose(peer, how, why);
-  if (how == Gone::left && on_leave_ && !leaving_) on_leave_(peer, why);
+  if (how == PeerGone::left && on_leave_ && !leaving_) on_leave_(peer, why);
 }
 
 // Writes out the remaining frames, the goodbyes last, while still reading, so that two sides with full sockets do not
@@ -398,7 +398,7 @@ void Mesh::Implementation::lose(int peer, Gone how, const std::string& why) {
 void Mesh::Implementation::say_goodbye() {
   const Deadline deadline(kGoodbyeLimitS);
   const auto something_left = [&] {
-    for (const Peer& one : peers_)
+    for (const PeerConnection& one : peers_)
       if (one.link.open() && one.link.has_to_write()) return true;
     return false;
   };

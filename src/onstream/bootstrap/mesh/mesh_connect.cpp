@@ -65,7 +65,7 @@ class Connector {
   Connector(const Launch& launch, Store& store, Deadline deadline)
       : launch_(launch), store_(store), deadline_(deadline), peers_(static_cast<std::size_t>(launch.size)) {
     Endpoint endpoint{concat("unix:onstream-", to_hex(random_bytes(16))), 0};
-    listener_ = listen_at(endpoint, Reach::this_host);
+    listener_ = listen_at(endpoint, ListenScope::this_host);
     if (!listener_.valid()) fail(ErrorCode::system, "the random name ", endpoint.address, " is taken");
     const Address mine{endpoint.address, random_bytes(32), static_cast<int>(::getpid()), this_host()};
     for (const std::string& text : store_.all_gather("the start of the world", pack(mine), deadline_))
@@ -170,7 +170,7 @@ class Connector {
   void hear_stranger(Stranger& stranger) {
     const Received received = stranger.link.read_some();
     try {
-      if (std::optional<MeshLink::Incoming> first = stranger.link.next()) return admit(stranger, first->frame);
+      if (std::optional<MeshLink::ReceivedFrame> first = stranger.link.next()) return admit(stranger, first->frame);
     } catch (const Error&) {
       return stranger.link.close();  // malformed: dropped without an answer
     }
@@ -200,7 +200,7 @@ class Connector {
   void hear_acceptance(int peer) {
     MeshLink& link = peers_[static_cast<std::size_t>(peer)].link;
     const Received received = link.read_some();
-    if (std::optional<MeshLink::Incoming> first = link.next()) {
+    if (std::optional<MeshLink::ReceivedFrame> first = link.next()) {
       wire::Unpacker body(first->frame.body);
       require(first->frame.kind == kAccepted &&
                   equal_in_constant_time(body.text(), prove(launch_, addresses_, peer, launch_.rank)),

@@ -10,12 +10,12 @@ std::string MeshLedger::name_of(int peer) const { return concat("rank ", peer, "
 
 bool MeshLedger::alive(int peer) const {
   const std::lock_guard lock(mutex_);
-  return at(peer).gone == Gone::no;
+  return at(peer).gone == PeerGone::no;
 }
 
 Error MeshLedger::gone_error(int peer, std::string_view topic) const {
-  const Peer& one = at(peer);
-  const ErrorCode code = one.gone == Gone::left ? ErrorCode::closed : ErrorCode::aborted;
+  const PeerRecord& one = at(peer);
+  const ErrorCode code = one.gone == PeerGone::left ? ErrorCode::closed : ErrorCode::aborted;
   return Error(code, concat(topic, ": ", one.why));
 }
 
@@ -27,7 +27,7 @@ Error MeshLedger::failed_error(std::string_view topic) const {
 
 void MeshLedger::expect(std::uint64_t id, int peer, std::string_view topic) {
   const std::lock_guard lock(mutex_);
-  if (at(peer).gone != Gone::no) throw gone_error(peer, topic);
+  if (at(peer).gone != PeerGone::no) throw gone_error(peer, topic);
   if (failed_) throw failed_error(topic);
   const auto call = std::make_shared<Call>();
   call->peer = peer;
@@ -65,7 +65,7 @@ MeshLedger::Absent MeshLedger::absent_from(const Gathered& values) const {
   for (int peer = 0; peer < size(); ++peer) {
     if (values[static_cast<std::size_t>(peer)]) continue;
     absent.names += concat(absent.names.empty() ? "" : ", ", name_of(peer));
-    if (!absent.gone && at(peer).gone != Gone::no) absent.gone = peer;
+    if (!absent.gone && at(peer).gone != PeerGone::no) absent.gone = peer;
   }
   return absent;
 }
@@ -111,10 +111,10 @@ void MeshLedger::joined(int peer, std::string topic, std::uint64_t ordinal, std:
   changed_.notify_all();
 }
 
-bool MeshLedger::lose(int peer, Gone how, std::string why) {
+bool MeshLedger::lose(int peer, PeerGone how, std::string why) {
   const std::lock_guard lock(mutex_);
-  Peer& one = at(peer);
-  if (one.gone != Gone::no) return false;
+  PeerRecord& one = at(peer);
+  if (one.gone != PeerGone::no) return false;
   one.gone = how;
   one.why = std::move(why);
   for (auto& [id, call] : calls_) {

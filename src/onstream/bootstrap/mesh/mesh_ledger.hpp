@@ -23,7 +23,7 @@ namespace onstream {
 
 class MeshLedger {
  public:
-  enum class Gone { no, left, died };
+  enum class PeerGone { no, left, died };
 
   MeshLedger(int rank, int size) : rank_(rank), peers_(static_cast<std::size_t>(size)) {}
 
@@ -49,16 +49,16 @@ class MeshLedger {
   void answered(std::uint64_t id, int peer, std::string answer, std::optional<Error> error);
   void joined(int peer, std::string topic, std::uint64_t ordinal, std::string value);
   // True the first time. All that waits for the peer fails.
-  bool lose(int peer, Gone how, std::string why);
+  bool lose(int peer, PeerGone how, std::string why);
   // The mesh ends: fails all requests that still wait.
   void close();
   // From any thread: the world has failed. All that waits, now or later, throws aborted with this reason.
   void fail_all(const std::string& reason);
 
  private:
-  struct Peer {
+  struct PeerRecord {
     int pid = 0;
-    Gone gone = Gone::no;
+    PeerGone gone = PeerGone::no;
     std::string why;
   };
   struct Call {
@@ -76,8 +76,8 @@ class MeshLedger {
     std::optional<int> gone;
   };
 
-  Peer& at(int peer) { return peers_.at(static_cast<std::size_t>(peer)); }
-  const Peer& at(int peer) const { return peers_.at(static_cast<std::size_t>(peer)); }
+  PeerRecord& at(int peer) { return peers_.at(static_cast<std::size_t>(peer)); }
+  const PeerRecord& at(int peer) const { return peers_.at(static_cast<std::size_t>(peer)); }
   // These need mutex_.
   Error gone_error(int peer, std::string_view topic) const;
   Error failed_error(std::string_view topic) const;
@@ -87,7 +87,7 @@ class MeshLedger {
   const int rank_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Peer> peers_;
+  std::vector<PeerRecord> peers_;
   std::map<std::uint64_t, std::shared_ptr<Call>> calls_;
   std::map<std::string, std::uint64_t, std::less<>> ordinals_;
   std::map<GatherKey, Gathered> gathers_;

@@ -21,7 +21,7 @@ union ControlBuffer {
 void MeshLink::enqueue(std::string frame, Fd fd) { outgoing_.push_back({std::move(frame), std::move(fd), 0}); }
 
 ssize_t MeshLink::send_front() {
-  Outgoing& front = outgoing_.front();
+  QueuedFrame& front = outgoing_.front();
   iovec part{front.bytes.data() + front.sent, front.bytes.size() - front.sent};
   msghdr message{};
   message.msg_iov = &part;
@@ -42,7 +42,7 @@ ssize_t MeshLink::send_front() {
 
 bool MeshLink::write_some() {
   while (open() && !outgoing_.empty()) {
-    Outgoing& front = outgoing_.front();
+    QueuedFrame& front = outgoing_.front();
     const ssize_t sent = send_front();
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == ETOOMANYREFS)) return true;
@@ -82,10 +82,10 @@ Received MeshLink::read_some() {
   return Received::some;
 }
 
-std::optional<MeshLink::Incoming> MeshLink::next() {
+std::optional<MeshLink::ReceivedFrame> MeshLink::next() {
   std::optional<wire::Frame> frame = reader_.next();
   if (!frame) return std::nullopt;
-  Incoming incoming{std::move(*frame), Fd()};
+  ReceivedFrame incoming{std::move(*frame), Fd()};
   if ((incoming.frame.flags & wire::kCarriesFd) != 0) {
     require(!received_fds_.empty(), "a frame announces a file descriptor that did not come");
     incoming.fd = std::move(received_fds_.front());

@@ -16,7 +16,7 @@ namespace onstream {
 
 class MeshLink {
  public:
-  struct Incoming {
+  struct ReceivedFrame {
     wire::Frame frame;
     Fd fd;  // invalid though the frame carries one: this process is out of descriptors
   };
@@ -37,11 +37,11 @@ class MeshLink {
   // earlier frames.
   Received read_some();
   // The next whole frame. Throws invalid_argument for malformed bytes.
-  std::optional<Incoming> next();
+  std::optional<ReceivedFrame> next();
   void close();
 
  private:
-  struct Outgoing {
+  struct QueuedFrame {
     std::string bytes;
     Fd fd;
     std::size_t sent = 0;
@@ -52,7 +52,7 @@ class MeshLink {
   Fd socket_;
   wire::FrameReader reader_;
   std::deque<Fd> received_fds_;
-  std::deque<Outgoing> outgoing_;
+  std::deque<QueuedFrame> outgoing_;
 };
 
 }  // namespace onstream

@@ -7,17 +7,17 @@
 namespace onstream {
 namespace {
 
-using store_protocol::Kind;
+using store_protocol::MessageKind;
 
 MeetingAnswer value_for(int rank, std::uint64_t id, std::string_view value) {
-  return {rank, wire::encode(Kind::value, wire::Packer().u64(id).text(value).body())};
+  return {rank, wire::encode(MessageKind::value, wire::Packer().u64(id).text(value).body())};
 }
 
 MeetingAnswer failure_for(int rank, std::uint64_t id, ErrorCode code, std::string_view text) {
   wire::Packer body;
   body.u64(id);
   wire::pack_error(body, code, text);
-  return {rank, wire::encode(Kind::failed, body.body())};
+  return {rank, wire::encode(MessageKind::failed, body.body())};
 }
 
 }  // namespace
@@ -30,21 +30,21 @@ bool Meeting::enter(int rank) {
 }
 
 bool Meeting::open_to(int rank) const {
-  const bool complete = std::all_of(gone_.begin(), gone_.end(), [](Gone how) { return how == Gone::no; });
+  const bool complete = std::all_of(gone_.begin(), gone_.end(), [](RankGone how) { return how == RankGone::no; });
   return complete && (rank >= size() || !present_[static_cast<std::size_t>(rank)]);
 }
 
 bool Meeting::over() const {
   bool someone_came = false;
   for (std::size_t rank = 0; rank < gone_.size(); ++rank) {
-    if (present_[rank] && gone_[rank] == Gone::no) return false;
+    if (present_[rank] && gone_[rank] == RankGone::no) return false;
     someone_came = someone_came || present_[rank];
   }
   return someone_came;
 }
 
 std::optional<int> Meeting::someone_dead() const {
-  const auto found = std::find(gone_.begin(), gone_.end(), Gone::died);
+  const auto found = std::find(gone_.begin(), gone_.end(), RankGone::died);
   if (found == gone_.end()) return std::nullopt;
   return static_cast<int>(found - gone_.begin());
 }
@@ -88,7 +88,7 @@ MeetingAnswers Meeting::gather(int rank, std::uint64_t id, std::string_view topi
     for (const auto& one : gather.values) values.text(*one);
     for (const Question& asker : gather.askers)
       answers.push_back(
-          {asker.rank, wire::encode(Kind::gathered, wire::Packer().u64(asker.id).body() + values.body())});
+          {asker.rank, wire::encode(MessageKind::gathered, wire::Packer().u64(asker.id).body() + values.body())});
     gathers_.erase(gathers_.find(topic));
   } else if (fail_if_hopeless(topic, gather, answers)) {
     gather.askers.clear();
@@ -99,7 +99,7 @@ MeetingAnswers Meeting::gather(int rank, std::uint64_t id, std::string_view topi
 bool Meeting::fail_if_hopeless(std::string_view topic, const Gather& gather, MeetingAnswers& answers) const {
   for (const std::size_t rank : departures_) {
     if (gather.values[rank].has_value()) continue;
-    const bool died = gone_[rank] == Gone::died;
+    const bool died = gone_[rank] == RankGone::died;
     const std::string text = died ? concat("rank ", rank, " died before ", topic, ": its connection to rank 0 closed")
                                   : concat("rank ", rank, " gave up before ", topic, "; see its own error");
     const auto told = values_.find(store_protocol::kFailure);
@@ -119,7 +119,7 @@ MeetingAnswers Meeting::missing(int rank, std::uint64_t id, std::string_view top
   wire::Packer body;
   body.u64(id).u32(static_cast<std::uint32_t>(ranks.size()));
   for (const std::uint32_t other : ranks) body.u32(other);
-  return {{rank, wire::encode(Kind::absent, body.body())}};
+  return {{rank, wire::encode(MessageKind::absent, body.body())}};
 }
 
 void Meeting::cancel(int rank, std::uint64_t id) {
@@ -142,7 +142,7 @@ void Meeting::take_back(int rank, std::optional<std::uint64_t> id) {
   });
 }
 
-MeetingAnswers Meeting::go(int rank, Gone how) {
+MeetingAnswers Meeting::go(int rank, RankGone how) {
   gone_[static_cast<std::size_t>(rank)] = how;
   departures_.push_back(static_cast<std::size_t>(rank));
   for (auto& [key, questions] : getters_) std::erase_if(questions, [&](const Question& q) { return q.rank == rank; });
@@ -151,7 +151,7 @@ MeetingAnswers Meeting::go(int rank, Gone how) {
   for (auto& [topic, gather] : gathers_) {
     if (fail_if_hopeless(topic, gather, answers)) gather.askers.clear();
   }
-  if (how != Gone::died) return answers;
+  if (how != RankGone::died) return answers;
   for (const auto& [key, questions] : getters_)
     for (const Question& question : questions)
       answers.push_back(failure_for(question.rank, question.id, ErrorCode::aborted,
@@ -160,7 +160,7 @@ MeetingAnswers Meeting::go(int rank, Gone how) {
   return answers;
 }
 
-MeetingAnswers Meeting::leave(int rank) { return go(rank, Gone::left); }
-MeetingAnswers Meeting::die(int rank) { return go(rank, Gone::died); }
+MeetingAnswers Meeting::leave(int rank) { return go(rank, RankGone::left); }
+MeetingAnswers Meeting::die(int rank) { return go(rank, RankGone::died); }
 
 }  // namespace onstream

@@ -47,7 +47,7 @@ class Meeting {
   MeetingAnswers die(int rank);    // the connection ended without one
 
  private:
-  enum class Gone { no, left, died };
+  enum class RankGone { no, left, died };
   struct Question {
     int rank = -1;
     std::uint64_t id = 0;
@@ -58,7 +58,7 @@ class Meeting {
     std::vector<Question> askers;
   };
 
-  MeetingAnswers go(int rank, Gone how);
+  MeetingAnswers go(int rank, RankGone how);
   // Forgets the values that a rank gave to incomplete gathers; if a question is given, only to the gather that it is
   // for.
   void take_back(int rank, std::optional<std::uint64_t> id);
@@ -68,7 +68,7 @@ class Meeting {
   std::optional<int> someone_dead() const;
 
   std::string generation_;
-  std::vector<Gone> gone_;
+  std::vector<RankGone> gone_;
   std::vector<std::size_t> departures_;  // the ranks that have gone, in that order: the first is the cause
   std::vector<bool> present_;
   std::map<std::string, std::string, std::less<>> values_;

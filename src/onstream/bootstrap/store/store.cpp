@@ -20,7 +20,7 @@
 namespace onstream {
 namespace {
 
-using store_protocol::Kind;
+using store_protocol::MessageKind;
 
 constexpr const char* kSecretRefused = "the server did not accept this rank's secret";
 constexpr const char* kSameSecret = "; all ranks must be started with the same ONSTREAM_SECRET";
@@ -57,7 +57,7 @@ class Store::Implementation {
   ~Implementation() {
     if (launch_.size == 1) return;
     try {
-      send_all(socket_, wire::encode(Kind::bye, ""), Deadline(1.0));
+      send_all(socket_, wire::encode(MessageKind::bye, ""), Deadline(1.0));
     } catch (const Error&) {
       // The server is gone: there is nobody to say goodbye to.
     }
@@ -75,7 +75,7 @@ class Store::Implementation {
       return;
     }
     const std::lock_guard lock(mutex_);
-    send(Kind::set, wire::Packer().text(key).text(value));
+    send(MessageKind::set, wire::Packer().text(key).text(value));
   }
 
   std::string get(std::string_view key, Deadline deadline) {
@@ -85,10 +85,10 @@ class Store::Implementation {
       if (wait_by(deadline, alone_changed_, lock, found)) return alone_.find(key)->second;
     } else {
       const std::uint64_t id = ++last_id_;
-      send(Kind::get, wire::Packer().u64(id).text(key));
-      const std::optional<wire::Frame> answer = await(id, Kind::value, deadline);
+      send(MessageKind::get, wire::Packer().u64(id).text(key));
+      const std::optional<wire::Frame> answer = await(id, MessageKind::value, deadline);
       if (answer) return std::string(after_id(*answer).text());
-      send(Kind::cancel, wire::Packer().u64(id));
+      send(MessageKind::cancel, wire::Packer().u64(id));
     }
     fail(ErrorCode::timeout, "key '", key, "' was not set within ", deadline.limit_s(), " s at ", endpoint_.describe());
   }
@@ -114,11 +114,11 @@ class Store::Implementation {
     if (launch_.size == 1) return {std::string(mine)};
     const std::lock_guard lock(mutex_);
     const std::uint64_t id = ++last_id_;
-    send(Kind::gather, wire::Packer().u64(id).text(topic).text(mine));
-    const std::optional<wire::Frame> answer = await(id, Kind::gathered, deadline);
+    send(MessageKind::gather, wire::Packer().u64(id).text(topic).text(mine));
+    const std::optional<wire::Frame> answer = await(id, MessageKind::gathered, deadline);
     if (!answer) {
       const std::string absent = absent_from(topic);
-      send(Kind::cancel, wire::Packer().u64(id));
+      send(MessageKind::cancel, wire::Packer().u64(id));
       const std::string refused = server_ ? server_->refused_secret() : "";
       fail(ErrorCode::timeout, absent, " of ", launch_.size, " did not come to ", topic, " within ", deadline.limit_s(),
            " s (bootstrap_timeout_s) at ", endpoint_.describe(),
@@ -182,12 +182,12 @@ class Store::Implementation {
       const std::optional<wire::Frame> challenge = receive(deadline);
       // A deadline that passes just here must not hide the findings of earlier attempts.
       if (!challenge && (!before.empty() || secret_refused_)) why = before;
-      if (!challenge || challenge->kind != Kind::challenge) return false;
+      if (!challenge || challenge->kind != MessageKind::challenge) return false;
       server_nonce = wire::Unpacker(challenge->body).text();
       wire::Packer body;
       body.text(hello.client_nonce).text(hello.generation).u64(hello.process).u32(hello.rank).u32(hello.size);
       body.text(store_protocol::client_proof(launch_.secret, server_nonce, hello));
-      send_all(socket_, wire::encode(Kind::hello, body.body()), deadline);
+      send_all(socket_, wire::encode(MessageKind::hello, body.body()), deadline);
       proved = true;
       why = "the server did not answer";
       answer = receive(deadline);
@@ -197,8 +197,8 @@ class Store::Implementation {
     }
     if (!answer) return false;
     wire::Unpacker body(answer->body);
-    if (answer->kind == Kind::failed && body.u64() == 0) throw wire::unpack_error(body);
-    if (answer->kind != Kind::welcome ||
+    if (answer->kind == MessageKind::failed && body.u64() == 0) throw wire::unpack_error(body);
+    if (answer->kind != MessageKind::welcome ||
         !equal_in_constant_time(body.text(), store_protocol::server_proof(launch_.secret, server_nonce, hello))) {
       refuse_secret(why);
       return false;
@@ -212,7 +212,7 @@ class Store::Implementation {
     why.clear();
   }
 
-  void send(Kind kind, const wire::Packer& body) {
+  void send(MessageKind kind, const wire::Packer& body) {
     try {
       send_all(socket_, wire::encode(kind, body.body()), Deadline(kSendLimitS));
     } catch (const Error& error) {
@@ -238,11 +238,11 @@ class Store::Implementation {
   }
 
   // The answer to `id`, or nothing at the deadline. Answers to questions given up earlier are passed over.
-  std::optional<wire::Frame> await(std::uint64_t id, Kind expected, Deadline deadline) {
+  std::optional<wire::Frame> await(std::uint64_t id, MessageKind expected, Deadline deadline) {
     while (std::optional<wire::Frame> frame = receive(deadline)) {
       wire::Unpacker body(frame->body);
       if (body.u64() != id) continue;
-      if (frame->kind == Kind::failed) throw wire::unpack_error(body);
+      if (frame->kind == MessageKind::failed) throw wire::unpack_error(body);
       require(frame->kind == expected, "the store answered with a frame of kind ", static_cast<int>(frame->kind));
       return frame;
     }
@@ -258,8 +258,8 @@ class Store::Implementation {
   // "ranks 2, 5": the ranks that have not joined the topic, as the server knows it.
   std::string absent_from(std::string_view topic) {
     const std::uint64_t id = ++last_id_;
-    send(Kind::missing, wire::Packer().u64(id).text(topic));
-    const std::optional<wire::Frame> answer = await(id, Kind::absent, Deadline(1.0));
+    send(MessageKind::missing, wire::Packer().u64(id).text(topic));
+    const std::optional<wire::Frame> answer = await(id, MessageKind::absent, Deadline(1.0));
     if (!answer) return "some ranks (the store itself does not answer)";
     wire::Unpacker body = after_id(*answer);
     std::vector<std::uint32_t> ranks;

@@ -21,7 +21,7 @@
 
 namespace onstream::store_protocol {
 
-enum Kind : std::uint8_t {
+enum MessageKind : std::uint8_t {
   challenge = 1,
   hello,
   welcome,

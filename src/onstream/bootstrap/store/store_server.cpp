@@ -14,27 +14,27 @@
 namespace onstream {
 namespace {
 
-using store_protocol::Kind;
+using store_protocol::MessageKind;
 
 constexpr std::size_t kMaxStrangers = 256;
 constexpr double kDrainLimitS = 2.0;
 constexpr double kTakenLimitS = 3.0;  // how long a previous job's server may take to leave the address
 
-struct Registry {
+struct ServerRegistry {
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<StoreServer>> servers;
 };
 
 // Never destroyed: the serving threads may outlive main().
-Registry& registry() {
-  static Registry* const instance = new Registry;
+ServerRegistry& registry() {
+  static ServerRegistry* const instance = new ServerRegistry;
   return *instance;
 }
 
-Fd listen_until(Endpoint& endpoint, Reach reach, Deadline deadline) {
+Fd listen_until(Endpoint& endpoint, ListenScope scope, Deadline deadline) {
   const Deadline patience(std::min(kTakenLimitS, deadline.left_s()));
   while (true) {
-    Fd listener = listen_at(endpoint, reach);
+    Fd listener = listen_at(endpoint, scope);
     if (listener.valid()) return listener;
     if (patience.passed())
       fail(ErrorCode::system, "rank 0 cannot listen at ", endpoint.describe(),
@@ -46,7 +46,7 @@ Fd listen_until(Endpoint& endpoint, Reach reach, Deadline deadline) {
 }  // namespace
 
 std::shared_ptr<StoreServer> StoreServer::acquire(const Launch& launch, Deadline deadline) {
-  Registry& all = registry();
+  ServerRegistry& all = registry();
   const std::lock_guard lock(all.mutex);
   Endpoint endpoint{launch.address, launch.port};
   if (const auto found = all.servers.find(endpoint.describe()); found != all.servers.end()) {
@@ -58,8 +58,8 @@ std::shared_ptr<StoreServer> StoreServer::acquire(const Launch& launch, Deadline
     (void)server.refused_secret();  // of another meeting
     return found->second;
   }
-  const Reach reach = launch.local_size == launch.size ? Reach::this_host : Reach::any_host;
-  Fd listener = listen_until(endpoint, reach, deadline);
+  const ListenScope scope = launch.local_size == launch.size ? ListenScope::this_host : ListenScope::any_host;
+  Fd listener = listen_until(endpoint, scope, deadline);
   auto server = std::make_shared<StoreServer>(endpoint, launch.secret, std::move(listener));
   all.servers.emplace(endpoint.describe(), server);
   quiet_thread([server] { server->serve(); }).detach();
@@ -138,7 +138,7 @@ void StoreServer::accept_strangers() {
     Client client;
     client.socket = std::move(socket);
     client.nonce = random_bytes(store_protocol::kNonceBytes);
-    client.out = wire::encode(Kind::challenge, wire::Packer().text(client.nonce).body());
+    client.out = wire::encode(MessageKind::challenge, wire::Packer().text(client.nonce).body());
     clients_.push_back(std::move(client));
     flush(clients_.back());
   }
@@ -168,32 +168,32 @@ void StoreServer::hear(Client& client, const wire::Frame& frame) {
   if (!client.proved) return welcome(client, frame);
   Meeting& meeting = meetings_.at(client.meeting);
   wire::Unpacker body(frame.body);
-  if (frame.kind == Kind::bye) return close(client, &Meeting::leave);
-  if (frame.kind == Kind::set) {
+  if (frame.kind == MessageKind::bye) return close(client, &Meeting::leave);
+  if (frame.kind == MessageKind::set) {
     const std::string_view key = body.text();
     const std::string_view value = body.text();
     body.end();
     return deliver(client.meeting, meeting.set(key, value));
   }
   const std::uint64_t id = body.u64();
-  if (frame.kind == Kind::cancel) {
+  if (frame.kind == MessageKind::cancel) {
     body.end();
     return meeting.cancel(client.rank, id);
   }
   const std::string_view name = body.text();
-  if (frame.kind == Kind::gather) {
+  if (frame.kind == MessageKind::gather) {
     const std::string_view value = body.text();
     body.end();
     return deliver(client.meeting, meeting.gather(client.rank, id, name, value));
   }
   body.end();
-  if (frame.kind == Kind::get) return deliver(client.meeting, meeting.get(client.rank, id, name));
-  if (frame.kind == Kind::missing) return deliver(client.meeting, meeting.missing(client.rank, id, name));
+  if (frame.kind == MessageKind::get) return deliver(client.meeting, meeting.get(client.rank, id, name));
+  if (frame.kind == MessageKind::missing) return deliver(client.meeting, meeting.missing(client.rank, id, name));
   fail(ErrorCode::invalid_argument, "a store client sent a frame of unknown kind ", static_cast<int>(frame.kind));
 }
 
 void StoreServer::welcome(Client& client, const wire::Frame& frame) {
-  require(frame.kind == Kind::hello, "a connection does not start with hello");
+  require(frame.kind == MessageKind::hello, "a connection does not start with hello");
   wire::Unpacker body(frame.body);
   store_protocol::Hello hello;
   hello.client_nonce = body.text();
@@ -227,7 +227,7 @@ void StoreServer::welcome(Client& client, const wire::Frame& frame) {
   client.rank = static_cast<int>(hello.rank);
   client.reader.allow(wire::kMaxBodyBytes);
   const std::string answer = store_protocol::server_proof(secret_, client.nonce, hello);
-  client.out += wire::encode(Kind::welcome, wire::Packer().text(answer).body());
+  client.out += wire::encode(MessageKind::welcome, wire::Packer().text(answer).body());
 }
 
 std::uint64_t StoreServer::meeting_for(const store_protocol::Hello& hello) {
@@ -249,7 +249,7 @@ void StoreServer::refuse(Client& client, const std::string& why) {
   wire::Packer body;
   body.u64(0);
   wire::pack_error(body, ErrorCode::invalid_argument, why);
-  client.out += wire::encode(Kind::failed, body.body());
+  client.out += wire::encode(MessageKind::failed, body.body());
   client.closing = true;
 }
 

@@ -150,7 +150,7 @@ std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm, int 
   if (!in_pairs) take(static_cast<std::uint64_t>(call.type));
   take(static_cast<std::uint64_t>(algorithm));
   if (has_op(call.kind)) take(static_cast<std::uint64_t>(call.op));
-  if (call.own != nullptr) take(call.own_digest);
+  if (call.user_kernels != nullptr) take(call.user_digest);
   if (call.stage_of != 0) take(call.stage_of);
   if (has_root(call.kind)) take(static_cast<std::uint64_t>(call.root));
   if (call.kind == OpKind::all_gather_v) {
@@ -178,7 +178,7 @@ CollectiveCall scatter(const Vector& vector, int root) { return of(OpKind::scatt
 CollectiveCall all_to_all(const Vector& vector) { return of(OpKind::all_to_all, vector); }
 CollectiveCall barrier() { return of(OpKind::barrier, Vector{}); }
 CollectiveCall reduced_by(CollectiveCall call, std::size_t element_bytes, Combine combine) {
-  require(call.own == nullptr, name_of(call.kind), " has a reduction of your own already");
+  require(call.user_kernels == nullptr, name_of(call.kind), " has a reduction of your own already");
   call.element_bytes = element_bytes;
   call.combine = std::move(combine);
   return call;

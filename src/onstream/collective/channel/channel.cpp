@@ -54,7 +54,7 @@ void require_same_parameters(Fabric& fabric) {
   fabric.require_same("the parameters of collectives are the same on every rank, but", "has", mine);
 }
 
-Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
+MachineTraits machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
   const Parameters& parameters = fabric.parameters();
   return {fabric.device()->kind(),
           rank,
@@ -69,7 +69,7 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
 }
 
 Channel::Channel(Fabric& fabric, BlockBudget& budget, const std::vector<int>& ranks, int number)
-    : ground_(release_later(std::make_unique<Ground>())) {
+    : ground_(release_later(std::make_unique<ChannelMemory>())) {
   // Segments are the same on every rank, teams need not be.
   const std::string mine = concat(bytes_for(fabric, ranks.size()));
   std::size_t most_bytes = 0;
@@ -87,12 +87,12 @@ Channel::Channel(Fabric& fabric, BlockBudget& budget, const std::vector<int>& ra
   // Nobody writes before all have set theirs up.
   budget_ = budget.enter(fabric, "making room for a first collective", BlockBudget::Blocks::in_order, ranks,
                          BlockBudget::limits_of(fabric));
-  order.ground = std::make_shared<const Kept>(Kept{ground_, nullptr, budget_});
+  order.ground = std::make_shared<const ChannelHold>(ChannelHold{ground_, nullptr, budget_});
   order.budget = budget_;
 }
 
-Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared)
-    : ground_(release_later(std::make_unique<Ground>())), budget_(of.budget_) {
+Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, SubsetMemory shared)
+    : ground_(release_later(std::make_unique<ChannelMemory>())), budget_(of.budget_) {
   ground_->some = std::move(shared);
   set_up(fabric, ranks, static_cast<int>(of.view_.channel), ground_->some.parts);
   order.ground = ground_;
@@ -113,17 +113,17 @@ void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, 
   Device& device = *fabric.device();
   ground_->wait_memory = fabric.wait_memory();
   const std::size_t table = size * (sizeof(std::uint64_t) + sizeof(std::int32_t));
-  ground_->own = device.allocate(sizeof(State) + table, MemoryKind::device);
+  ground_->own = device.allocate(sizeof(ChannelState) + table, MemoryKind::device);
 
   std::vector<std::int32_t> worlds(ranks.begin(), ranks.end());
   if (worlds.empty()) worlds.push_back(fabric.rank());
   std::byte* const own = ground_->own->data();
-  std::byte* const worlds_at = own + sizeof(State) + size * sizeof(std::uint64_t);
-  fabric.streams()->copy_now(own + sizeof(State), parts.data(), parts.size() * sizeof(std::uint64_t));
+  std::byte* const worlds_at = own + sizeof(ChannelState) + size * sizeof(std::uint64_t);
+  fabric.streams()->copy_now(own + sizeof(ChannelState), parts.data(), parts.size() * sizeof(std::uint64_t));
   fabric.streams()->copy_now(worlds_at, worlds.data(), worlds.size() * sizeof(std::int32_t));
 
-  view_.state = reinterpret_cast<State*>(own);
-  view_.parts = reinterpret_cast<const std::uint64_t*>(own + sizeof(State));
+  view_.state = reinterpret_cast<ChannelState*>(own);
+  view_.parts = reinterpret_cast<const std::uint64_t*>(own + sizeof(ChannelState));
   view_.worlds = reinterpret_cast<const std::int32_t*>(worlds_at);
   view_.rank = static_cast<std::uint32_t>(std::ranges::find(ranks, fabric.rank()) - ranks.begin());
   view_.size = static_cast<std::uint32_t>(size);
@@ -136,7 +136,7 @@ void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, 
 }
 
 void Channel::take(std::shared_ptr<Hierarchy> made) {
-  order.ground = std::make_shared<const Kept>(Kept{ground_, made, budget_});
+  order.ground = std::make_shared<const ChannelHold>(ChannelHold{ground_, made, budget_});
   hierarchy = std::move(made);
 }
 

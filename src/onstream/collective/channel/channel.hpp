@@ -1,7 +1,7 @@
 // A channel's memory, and the view of it that kernels get: one a team and channel number. view.hpp lists its contents.
 //
-// All ranks of the world make it together. Graphs that captured collectives keep its Ground alive, also when the world
-// is gone.
+// All ranks of the world make it together. Graphs that captured collectives keep its ChannelMemory alive, also when the
+// world is gone.
 #pragma once
 
 #include <atomic>
@@ -27,30 +27,30 @@ class Hierarchy;
 void require_same_parameters(Fabric& fabric);
 
 // The properties by which algorithms are chosen, on rank `rank` of `ranks` ranks that have a channel.
-Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks);
+MachineTraits machine_of(const Fabric& fabric, int rank, std::size_t ranks);
 
 class Channel {
  public:
   // Collective over the world, `ranks` are the team's (the same list on each of them; other ranks pass their own).
   Channel(Fabric& fabric, BlockBudget& budget, const std::vector<int>& ranks, int number);
   // Memory of bytes_for() that some ranks have told each other of.
-  struct Shared {
+  struct SubsetMemory {
     std::shared_ptr<Memory> own;
     std::vector<std::uint64_t> parts;                 // each rank's, as this one addresses it
     std::vector<std::shared_ptr<const void>> mapped;  // keeps the others' parts mapped here, also once they are freed
   };
   // A channel of some ranks of another one, by themselves.
-  Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared);
+  Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, SubsetMemory shared);
   static std::size_t bytes_for(const Fabric& fabric, std::size_t ranks);
 
   // The bytes of data in one slot of a channel of so many ranks; in one of LL128 lines, 0 if there are none.
   static std::size_t slot_bytes(const Parameters& parameters, std::size_t ranks);
   static std::size_t ll128_bytes(const Fabric& fabric, std::size_t ranks);
 
-  const View& view() const { return view_; }
+  const ChannelView& view() const { return view_; }
   std::uint64_t number() const { return ground_->shared->number(); }  // of its memory, the same on every rank
   // How many blocks its calls have; of a channel of some ranks of another, that other's.
-  BlockBudget::Part& budget() const { return *budget_; }
+  BlockBudget::BudgetShare& budget() const { return *budget_; }
   std::size_t device_bytes() const;
 
   // For algorithm hierarchical; made with its first call. Graphs keep it from now on.
@@ -72,19 +72,19 @@ class Channel {
   void set_up(Fabric& fabric, const std::vector<int>& ranks, int number, std::vector<std::uint64_t> parts);
 
   // Graphs keep this, and BlockBudget counts it as long.
-  struct Kept {
+  struct ChannelHold {
     std::shared_ptr<const void> ground, hierarchy;
-    std::shared_ptr<BlockBudget::Part> budget;
+    std::shared_ptr<BlockBudget::BudgetShare> budget;
   };
-  struct Ground {
+  struct ChannelMemory {
     std::shared_ptr<Segment> shared;  // or, of some ranks by themselves,
-    Shared some;
+    SubsetMemory some;
     std::shared_ptr<Memory> own;
     std::shared_ptr<const void> wait_memory;
   };
-  std::shared_ptr<Ground> ground_;
-  View view_;
-  std::shared_ptr<BlockBudget::Part> budget_;
+  std::shared_ptr<ChannelMemory> ground_;
+  ChannelView view_;
+  std::shared_ptr<BlockBudget::BudgetShare> budget_;
 };
 
 }  // namespace onstream::collective

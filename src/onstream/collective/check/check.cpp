@@ -11,8 +11,8 @@ namespace {
 
 void check_functor(const CollectiveCall& call) {
   require(has_op(call.kind), name_of(call.kind), " reduces nothing, so it takes no reduction of your own");
-  require(call.type == ElementType::uint8 && call.count % call.own->element_bytes == 0, name_of(call.kind), ": ",
-          call.count, " ", name_of(call.type), " are no whole elements of ", call.own->element_bytes,
+  require(call.type == ElementType::uint8 && call.count % call.user_kernels->element_bytes == 0, name_of(call.kind),
+          ": ", call.count, " ", name_of(call.type), " are no whole elements of ", call.user_kernels->element_bytes,
           " B; the call was changed behind reduced_with");
 }
 
@@ -73,7 +73,7 @@ void check_meaning(const CollectiveCall& call, const Place& place) {
   require(call.root >= 0 && call.root < place.size(), name_of(call.kind), ": root ", call.root,
           " does not exist; this team has ranks 0 to ", place.size() - 1);
   check_counts(call, place);
-  if (call.own != nullptr) check_functor(call);
+  if (call.user_kernels != nullptr) check_functor(call);
   if (has_op(call.kind)) {
     require(supports(call.type, call.op), name_of(call.kind), ": ", name_of(call.op), " has no meaning for ",
             name_of(call.type));

@@ -42,8 +42,8 @@ std::string what_of(const CollectiveCall& call) {
     return has_root(call.kind) ? words + concat(", root ", call.root) : words;
   }
   words += " of " + elements_of(call);
-  if (has_op(call.kind) && call.own == nullptr) words += concat(" ", name_of(call.op));
-  if (!call.own_state.empty()) words += concat(" (members' digest ", call.own_digest, ")");
+  if (has_op(call.kind) && call.user_kernels == nullptr) words += concat(" ", name_of(call.op));
+  if (!call.user_state.empty()) words += concat(" (members' digest ", call.user_digest, ")");
   if (has_root(call.kind)) words += concat(", root ", call.root);
   if (call.deterministic) words += ", deterministic";
   return words;

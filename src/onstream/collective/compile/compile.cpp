@@ -44,8 +44,9 @@ class CallCompiler {
   KernelLaunch lines() {
     if (call_.kind == OpKind::barrier) return barrier();
     if (!has_op(call_.kind)) return exchange_ll();
-    if (call_.own != nullptr) {
-      return with_functor(call_.own->lines, reduce_ll<BytesRule>(), line_grid(bytes_, call_.own->line_data));
+    if (call_.user_kernels != nullptr) {
+      return with_functor(call_.user_kernels->lines, reduce_ll<BytesRule>(),
+                          line_grid(bytes_, call_.user_kernels->line_data));
     }
     KernelLaunch out;
     with_rule([&]<class Rule>() {
@@ -57,8 +58,9 @@ class CallCompiler {
 
   KernelLaunch two_shot() {
     const std::size_t part = (bytes_ + size_ - 1) / size_;
-    if (call_.own != nullptr) {
-      return with_functor(call_.own->two_shot, two_shot_ll<BytesRule>(), line_grid(part, call_.own->line_data));
+    if (call_.user_kernels != nullptr) {
+      return with_functor(call_.user_kernels->two_shot, two_shot_ll<BytesRule>(),
+                          line_grid(part, call_.user_kernels->line_data));
     }
     KernelLaunch out;
     with_rule([&]<class Rule>() {
@@ -69,7 +71,7 @@ class CallCompiler {
     return out;
   }
 
-  KernelLaunch wide() {
+  KernelLaunch ll128() {
     KernelLaunch out;
     if (!has_op(call_.kind)) {
       ExchangeLl128 body;
@@ -97,7 +99,7 @@ class CallCompiler {
     return near || !on_host_ ? bulk_reduce<kNear>(near) : bulk_reduce<kMostRanks>(true);
   }
 
-  KernelLaunch pass(Shape shape) {
+  KernelLaunch pass(PassShape shape) {
     KernelLaunch out;
     if (!has_op(call_.kind)) {
       PassMove body;
@@ -172,7 +174,7 @@ class CallCompiler {
 
   static std::uint64_t number(const void* address) { return reinterpret_cast<std::uint64_t>(address); }
 
-  Machine machine() const { return machine_of(fabric_, static_cast<int>(rank_), size_); }
+  MachineTraits machine() const { return machine_of(fabric_, static_cast<int>(rank_), size_); }
 
   // Sets the members that every body has.
   template <class Body>
@@ -195,8 +197,9 @@ class CallCompiler {
         call_.kind == OpKind::reduce_scatter || call_.kind == OpKind::scatter || call_.kind == OpKind::all_to_all;
     body.in_stride = own_part ? bytes_ : 0;
     body.access_width = access_width_of(number(input_) | number(output_) | body.in_stride);
-    if (call_.own != nullptr)
-      body.access_width = access_width_of(body.access_width | static_cast<std::uint64_t>(call_.own->line_data));
+    if (call_.user_kernels != nullptr)
+      body.access_width =
+          access_width_of(body.access_width | static_cast<std::uint64_t>(call_.user_kernels->line_data));
   }
 
   void fill_ll128(Ll128Work& body) const {
@@ -237,12 +240,12 @@ class CallCompiler {
     out.bytes.resize(kernel.bytes);
     out.grid = grid;
     out.see_view(like);  // the functor's body begins as this one
-    kernel.make(like, call_.own_state.empty() ? nullptr : call_.own_state.data(), out.bytes.data());
+    kernel.make(like, call_.user_state.empty() ? nullptr : call_.user_state.data(), out.bytes.data());
     return out;
   }
 
   KernelLaunch barrier() const {
-    Barrier body;
+    BarrierLl body;
     fill(body, Algorithm::ll);
     KernelLaunch out;
     out.set(barrier_kernel(), body, grid_for(static_cast<std::size_t>(size_ - 1)));
@@ -270,7 +273,7 @@ class CallCompiler {
   Grid line_grid(std::size_t bytes, int unit) const {
     return grid_for((bytes + static_cast<std::size_t>(unit) - 1) / static_cast<std::size_t>(unit));
   }
-  Grid ll128_grid(std::uint64_t stripes) const { return grid_for(stripes * kOctet); }
+  Grid ll128_grid(std::uint64_t stripes) const { return grid_for(stripes * kSubgroup); }
   Grid grid_for(std::size_t units) const {
     if (on_host_) return {1, 1};
     const auto threads = static_cast<std::size_t>(fabric_.parameters().collective_ll_threads);
@@ -290,47 +293,47 @@ class CallCompiler {
   Grid bulk_grid(int blocks) const { return on_host_ ? Grid{1, 1} : Grid{blocks, kMaxThreads}; }
 
   // Where a peer finds this rank's memory; 0 where it is not needed. False: it cannot.
-  bool expose(const void* address, std::size_t bytes, std::uint32_t peer, std::uint64_t& out) {
+  bool export_to_peer(const void* address, std::size_t bytes, std::uint32_t peer, std::uint64_t& out) {
     out = 0;
     if (bytes == 0 || address == nullptr) return true;
-    const auto there = fabric_.expose(address, bytes, ranks_[peer]);
+    const auto there = fabric_.export_to_peer(address, bytes, ranks_[peer]);
     if (there) out = *there;
     return there.has_value();
   }
 
-  Share share() const {
+  ReduceShare share() const {
     switch (call_.kind) {
-      case OpKind::reduce: return Share::to_root;
-      case OpKind::reduce_scatter: return Share::own;
+      case OpKind::reduce: return ReduceShare::to_root;
+      case OpKind::reduce_scatter: return ReduceShare::own;
       case OpKind::scan:
-      case OpKind::exclusive_scan: return Share::upward;
-      default: return Share::to_all;
+      case OpKind::exclusive_scan: return ReduceShare::upward;
+      default: return ReduceShare::to_all;
     }
   }
 
   template <int kMost>
   KernelLaunch bulk_reduce(bool addresses_fit) {
-    const bool one_part = share() == Share::to_all || share() == Share::to_root;
+    const bool one_part = share() == ReduceShare::to_all || share() == ReduceShare::to_root;
     const std::size_t work = one_part ? bytes_ / size_ : bytes_;
-    if (call_.own != nullptr) {
+    if (call_.user_kernels != nullptr) {
       const int blocks = own_bulk_blocks(work);
       const auto like = bulk_body<BytesRule, kMost>(addresses_fit, blocks);
       if constexpr (kMost == kNear)
-        return with_functor(call_.own->bulk, like, bulk_grid(blocks));
+        return with_functor(call_.user_kernels->bulk, like, bulk_grid(blocks));
       else
-        return with_functor(call_.own->bulk_far, like, bulk_grid(blocks));
+        return with_functor(call_.user_kernels->bulk_far, like, bulk_grid(blocks));
     }
     const int blocks = bulk_blocks(work);
     KernelLaunch out;
     with_rule([&]<class Rule>() {
-      const Reach reach = kMost == kNear ? Reach::near : Reach::far;
+      const AddressTable table = kMost == kNear ? AddressTable::near : AddressTable::far;
       auto body = bulk_body<Rule, kMost>(addresses_fit, blocks);
       if (body.direct != 0) {
-        CopyThread::Lease lease = engine_for_sums();
+        CopyThread::CopierLease lease = engine_for_sums();
         body.copier = lease.copier();
         out.kept = lease.share();
       }
-      out.set(bulk_reduce_kernel(call_.type, reach), body, bulk_grid(blocks));
+      out.set(bulk_reduce_kernel(call_.type, table), body, bulk_grid(blocks));
     });
     return out;
   }
@@ -346,9 +349,9 @@ class CallCompiler {
     // Between two ranks it takes longer (docs/decisions/0010).
     body.halves = call_.kind == OpKind::all_reduce && size_ > 2 && bytes_ >= halves_bytes() ? 1 : 0;
     // A scan in place overwrites data that higher ranks still read.
-    const bool clobbers = body.share == Share::upward && call_.input == call_.output;
-    body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
-    set_part(body, call_.own == nullptr ? BulkReduce<Rule, kMost>::kDeal : call_.own->deal);
+    const bool clobbers = body.share == ReduceShare::upward && call_.input == call_.output;
+    body.direct = addresses_fit && !clobbers && export_for_reduce(body.share, body.at) ? 1 : 0;
+    set_part(body, call_.user_kernels == nullptr ? BulkReduce<Rule, kMost>::kDeal : call_.user_kernels->deal);
     return body;
   }
 
@@ -356,10 +359,10 @@ class CallCompiler {
 
   void set_part(BulkReduceWork& body, std::uint64_t deal) const {
     body.part_bytes = bytes_;
-    if (body.share == Share::to_all || body.share == Share::to_root) {
+    if (body.share == ReduceShare::to_all || body.share == ReduceShare::to_root) {
       body.in_offset = body.out_offset = part_begin(bytes_, deal, rank_, size_);
       body.part_bytes = part_begin(bytes_, deal, rank_ + 1, size_) - body.in_offset;
-    } else if (body.share == Share::own) {
+    } else if (body.share == ReduceShare::own) {
       body.in_offset = bytes_ * rank_;
     }
   }
@@ -367,48 +370,49 @@ class CallCompiler {
   // Each block's region of the stage holds two pieces of every rank.
   int own_bulk_blocks(std::size_t work) const {
     const std::size_t parts = call_.kind == OpKind::reduce_scatter ? size_ : 1;
-    const std::size_t region = (2 * parts * call_.own->deal + 255) / 256 * 256;
+    const std::size_t region = (2 * parts * call_.user_kernels->deal + 255) / 256 * 256;
     const std::size_t most = std::max<std::size_t>(1, channel_.view().stage_bytes / region);
     return static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(bulk_blocks(work)), most));
   }
 
-  bool expose_for_reduce(Share share, Whereabouts* at) {
+  bool export_for_reduce(ReduceShare share, Whereabouts* at) {
     const std::size_t in = call_.input_bytes(static_cast<int>(rank_), static_cast<int>(size_));
-    const bool written = share == Share::to_all || (share == Share::to_root && is_root());
+    const bool written = share == ReduceShare::to_all || (share == ReduceShare::to_root && is_root());
     bool all = true;
     for (std::uint32_t peer = 0; peer < size_ && all; ++peer) {
       if (peer == rank_) continue;
-      all = expose(input_, in, peer, at[peer].input) && (!written || expose(output_, bytes_, peer, at[peer].output));
+      all = export_to_peer(input_, in, peer, at[peer].input) &&
+            (!written || export_to_peer(output_, bytes_, peer, at[peer].output));
     }
     return all;
   }
 
-  static Algorithm algorithm_with(Shape shape) {
+  static Algorithm algorithm_with(PassShape shape) {
     switch (shape) {
-      case Shape::ring: return Algorithm::ring;
-      case Shape::tree: return Algorithm::tree;
+      case PassShape::ring: return Algorithm::ring;
+      case PassShape::tree: return Algorithm::tree;
       default: return Algorithm::halving_doubling;
     }
   }
 
-  void fill_pass(PassWork& body, Shape shape) {
+  void fill_pass(PassWork& body, PassShape shape) {
     start(body, algorithm_with(shape), bulk_blocks(bytes_));
     if (!has_root(call_.kind)) body.root = 0;
     body.shape = shape;
     bool all = true;
     for (int i = 0; i < PassWork::kMostNear && all; ++i) {
       const std::uint32_t peer = body.neighbour(i);
-      if (peer < size_) all = expose_all(peer, body.near[i]);
+      if (peer < size_) all = export_all(peer, body.near[i]);
     }
     body.direct = all ? 1 : 0;
   }
 
-  bool expose_all(std::uint32_t peer, Whereabouts& out) {
+  bool export_all(std::uint32_t peer, Whereabouts& out) {
     if (peer == rank_) return true;
     const auto rank = static_cast<int>(rank_);
     const auto size = static_cast<int>(size_);
-    return expose(input_, call_.input_bytes(rank, size), peer, out.input) &&
-           expose(output_, call_.output_bytes(rank, size), peer, out.output);
+    return export_to_peer(input_, call_.input_bytes(rank, size), peer, out.input) &&
+           export_to_peer(output_, call_.output_bytes(rank, size), peer, out.output);
   }
 
   Portion portion(std::uint32_t peer) const {
@@ -434,14 +438,14 @@ class CallCompiler {
       body.chain = goes_from_rank_to_rank(bytes_, size_, least) ? 1 : 0;
       body.each = step_of_broadcast(body.chain != 0, static_cast<std::size_t>(blocks));
     }
-    body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;
+    body.direct = !overwrites_itself(call_) && export_for_move(body.portions, body.outputs) ? 1 : 0;
     KernelLaunch out;
     if (body.direct != 0 && body.each == 0) {
-      CopyThread::Lease lease = engine_for_move(body.portions);
+      CopyThread::CopierLease lease = engine_for_move(body.portions);
       body.copier = lease.copier();
       out.kept = lease.share();
     }
-    out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(blocks));
+    out.set(bulk_move_kernel(kMost == kNear ? AddressTable::near : AddressTable::far), body, bulk_grid(blocks));
     return out;
   }
 
@@ -460,7 +464,7 @@ class CallCompiler {
   bool asks_engine() const { return collective::asks_engine(call_, machine()); }
 
   // A slot of none if it is not asked. The kernel sends the first peer's lead.
-  CopyThread::Lease engine_for_move(const Portion* portions) const {
+  CopyThread::CopierLease engine_for_move(const Portion* portions) const {
     constexpr std::uint64_t kAligned = 128;
     if (!asks_engine()) return {};
     std::uint64_t first = 0;
@@ -470,18 +474,18 @@ class CallCompiler {
   }
 
   // A slot for sums, or none. All ranks find the same, if they can address all buffers.
-  CopyThread::Lease engine_for_sums() const {
+  CopyThread::CopierLease engine_for_sums() const {
     if (!asks_engine()) return {};
     return fabric_.copies().take(0);
   }
 
-  bool expose_for_move(const Portion* portions, std::uint64_t* outputs) {
+  bool export_for_move(const Portion* portions, std::uint64_t* outputs) {
     for (std::uint32_t peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
       const bool from_all = call_.kind == OpKind::broadcast && !is_root();  // ranks forward to each other
       const std::size_t bytes = from_all ? bytes_ : portions[peer].receive_bytes;
       const std::byte* const address = bytes > 0 ? output_ + portions[peer].receive_offset : nullptr;
-      if (!expose(address, bytes, peer, outputs[peer])) return false;
+      if (!export_to_peer(address, bytes, peer, outputs[peer])) return false;
     }
     return true;
   }
@@ -507,10 +511,10 @@ KernelLaunch prepare(Fabric& fabric, const Channel& channel, const std::vector<i
   switch (call.algorithm) {
     case Algorithm::ll: return preparing.lines();
     case Algorithm::two_shot: return preparing.two_shot();
-    case Algorithm::ll128: return preparing.wide();
-    case Algorithm::ring: return preparing.pass(Shape::ring);
-    case Algorithm::tree: return preparing.pass(Shape::tree);
-    case Algorithm::halving_doubling: return preparing.pass(Shape::halving);
+    case Algorithm::ll128: return preparing.ll128();
+    case Algorithm::ring: return preparing.pass(PassShape::ring);
+    case Algorithm::tree: return preparing.pass(PassShape::tree);
+    case Algorithm::halving_doubling: return preparing.pass(PassShape::halving);
     default: return preparing.direct();
   }
 }

@@ -16,7 +16,7 @@ Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups
     : groups_(groups) {
   Device& device = *fabric.device();
   const std::vector<int> teams[2] = {groups.within(), groups.across()};
-  Channel::Shared shared[2];
+  Channel::SubsetMemory shared[2];
   std::vector<Say> mine(ranks.size());
   std::string trouble;
   try {
@@ -27,7 +27,7 @@ Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups
       for (const int peer : teams[level]) {
         if (peer == groups.rank) continue;
         const int world = ranks[static_cast<std::size_t>(peer)];
-        const auto there = fabric.expose(memory, bytes, world);
+        const auto there = fabric.export_to_peer(memory, bytes, world);
         require(there.has_value(), "rank ", world, " cannot address its memory: ", fabric.why_not(memory, world));
         Say& say = mine[static_cast<std::size_t>(peer)];
         say.output = *there;
@@ -68,7 +68,7 @@ Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups
 
 void Hierarchy::make_levels(Fabric& fabric, const std::vector<int>& ranks, Channel& channel,
                             const std::vector<Say>& says, const std::vector<int> (&teams)[2],
-                            Channel::Shared (&shared)[2]) {
+                            Channel::SubsetMemory (&shared)[2]) {
   for (std::size_t level = 0; level < 2; ++level) {
     for (const int peer : teams[level]) {
       const Say& say = says[static_cast<std::size_t>(peer)];
@@ -107,8 +107,8 @@ std::vector<KernelLaunch> Hierarchy::prepare(Fabric& fabric, const CollectiveCal
   convert(Conversion::to_floats, call.input, memory, call.input_bytes(groups_.rank, groups_.size));
   for (Stage& stage : stages_of(in_sums(call, memory), groups_, memory + own)) {
     const Level& level = levels_[static_cast<std::size_t>(stage.among)];
-    const View& view = level.channel->view();
-    const Machine machine = machine_of(fabric, static_cast<int>(view.rank), view.size);
+    const ChannelView& view = level.channel->view();
+    const MachineTraits machine = machine_of(fabric, static_cast<int>(view.rank), view.size);
     stage.call.stage_of = signature_of(call, Algorithm::hierarchical);
     stage.call.named = part_of(call.name(), kInStage);
     stage.call.algorithm = choose(stage.call, machine).algorithm;

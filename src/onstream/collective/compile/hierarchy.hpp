@@ -36,7 +36,7 @@ class Hierarchy {
     std::unique_ptr<Channel> channel;
   };
   void make_levels(Fabric& fabric, const std::vector<int>& ranks, Channel& channel, const std::vector<Say>& says,
-                   const std::vector<int> (&teams)[2], Channel::Shared (&shared)[2]);
+                   const std::vector<int> (&teams)[2], Channel::SubsetMemory (&shared)[2]);
   std::byte* scratch(Device& device, std::size_t bytes);
 
   Groups groups_;

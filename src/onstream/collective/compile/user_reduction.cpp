@@ -11,7 +11,7 @@ namespace onstream::collective {
 namespace {
 
 struct ReduceUser {
-  const State* state = nullptr;
+  const ChannelState* state = nullptr;
   const UserReduction* reduction = nullptr;
 
   void operator()(const HostGroup& group) const {
@@ -75,7 +75,7 @@ UserReduction::UserReduction(const std::shared_ptr<Fabric>& fabric, ScratchPool&
   move_.output = gathered_.get();
 }
 
-KernelLaunch UserReduction::reduction(const View& view) const {
+KernelLaunch UserReduction::reduction(const ChannelView& view) const {
   KernelLaunch out;
   if (ranks_ > 0) out.set(reduce_user_kernel(), ReduceUser{view.state, this}, {1, 1});
   return out;

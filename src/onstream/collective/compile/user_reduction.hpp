@@ -29,7 +29,7 @@ class UserReduction {
   static CollectiveCall move_of(const CollectiveCall& call);
   const CollectiveCall& move() const { return move_; }
   // The kernel behind the move in the same channel; no kernel where this rank gets nothing.
-  KernelLaunch reduction(const View& view) const;
+  KernelLaunch reduction(const ChannelView& view) const;
 
   // For the kernel. Never throws.
   void reduce() const;

@@ -14,7 +14,7 @@ namespace onstream::collective {
 
 // A functor in a kernel's arguments, whether it can be made from nothing or not.
 template <class F>
-struct OwnFunctor {
+struct UserFunctor {
   alignas(F) std::byte bytes[sizeof(F)] = {};
   ONSTREAM_EITHER const F& get() const { return *reinterpret_cast<const F*>(bytes); }
 };
@@ -28,7 +28,7 @@ struct UserRule {
 template <class T, class F, int kBytes>
 class Accumulator<UserRule<T, F>, kBytes> : public PackOf<T, kBytes> {
  public:
-  using Op = OwnFunctor<F>;
+  using Op = UserFunctor<F>;
   using PackOf<T, kBytes>::kCount;
   using PackOf<T, kBytes>::kData;
 
@@ -65,7 +65,7 @@ class Accumulator<UserRule<T, F>, kBytes> : public PackOf<T, kBytes> {
   ONSTREAM_EITHER void take(const Op& op, const std::byte* in) {
     ONSTREAM_UNROLL
     for (int k = 0; k < kCount; ++k) {
-      Slot higher;
+      RawElement higher;
       higher.fill(in + k * sizeof(T));
       const T both = op.get()(values_[k].value, higher.value);
       values_[k].fill(reinterpret_cast<const std::byte*>(&both));
@@ -82,18 +82,18 @@ class Accumulator<UserRule<T, F>, kBytes> : public PackOf<T, kBytes> {
 
  private:
   // An element that nobody has constructed. Filled before it is used, which the host's compiler does not see.
-  union Slot {
+  union RawElement {
 #ifdef __CUDA_ARCH__
-    ONSTREAM_EITHER Slot() {}
+    ONSTREAM_EITHER RawElement() {}
 #else
-    ONSTREAM_EITHER Slot() : bytes{} {}
+    ONSTREAM_EITHER RawElement() : bytes{} {}
 #endif
     ONSTREAM_EITHER void fill(const std::byte* from) { __builtin_memcpy(bytes, from, sizeof(T)); }
     std::byte bytes[sizeof(T)];
     T value;
   };
 
-  Slot values_[kCount];
+  RawElement values_[kCount];
 };
 
 }  // namespace onstream::collective

@@ -10,16 +10,16 @@ namespace onstream::collective {
 namespace {
 
 // A call that a few words say all of.
-bool is_plain(const CollectiveCall& call) { return !call.combine && call.own == nullptr && !is_v(call.kind); }
+bool is_plain(const CollectiveCall& call) { return !call.combine && call.user_kernels == nullptr && !is_v(call.kind); }
 
 }  // namespace
 
 // The words of a plain call. Every member has its name here: a new one does not compile until somebody has thought of
 // this.
 CallCache::Words CallCache::words_of(const CollectiveCall& call) {
-  const auto& [kind, input, output, count, type, op, factor, int_factor, root, combine, element_bytes, own, own_state,
-               own_digest, stage_of, named, send_counts, send_offsets, receive_counts, receive_offsets, channel,
-               algorithm, deterministic] = call;
+  const auto& [kind, input, output, count, type, op, factor, int_factor, root, combine, element_bytes, user_kernels,
+               user_state, user_digest, stage_of, named, send_counts, send_offsets, receive_counts, receive_offsets,
+               channel, algorithm, deterministic] = call;
   const auto word = [](auto value) { return static_cast<std::uint64_t>(value); };
   return {word(kind),
           reinterpret_cast<std::uint64_t>(input),
@@ -47,7 +47,7 @@ std::size_t CallCache::place_of(const Words& words) {
 const CompiledCall* CallCache::find(const CollectiveCall& call, const Device& device) {
   if (!is_plain(call)) return nullptr;
   const Words words = words_of(call);
-  Entry& entry = entries_[place_of(words)];
+  CacheEntry& entry = entries_[place_of(words)];
   if (entry.work == nullptr || entry.words != words) return nullptr;
   const std::uint64_t frees = device.frees();
   for (Looked& buffer : entry.buffers) {

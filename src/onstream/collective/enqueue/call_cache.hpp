@@ -39,7 +39,7 @@ class CallCache {
  private:
   static constexpr std::size_t kWords = 14;
   using Words = std::array<std::uint64_t, kWords>;  // all that tells calls apart
-  struct Entry {
+  struct CacheEntry {
     Words words{};
     Buffers buffers;
     std::shared_ptr<const CompiledCall> work;
@@ -49,7 +49,7 @@ class CallCache {
   static Words words_of(const CollectiveCall& call);
   static std::size_t place_of(const Words& words);
 
-  std::array<Entry, kEntries> entries_;  // each call has one place
+  std::array<CacheEntry, kEntries> entries_;  // each call has one place
 };
 
 }  // namespace onstream::collective

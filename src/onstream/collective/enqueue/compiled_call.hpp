@@ -17,7 +17,7 @@ namespace onstream::collective {
 struct CompiledCall {
   struct ByCopy {
     Copies* engine;  // of the channel
-    Copies::Work work;
+    Copies::CopyList work;
   };
   std::optional<ByCopy> copies;          // first
   KernelLaunch kernel;                   // then this, if it is one

@@ -26,7 +26,7 @@ void operate(Device& device, const std::vector<WordOp>& ops, Stream stream) {
 
 // Lives until its launch, or the graph of its capture, is through.
 struct Copies::OfLaunch {
-  OfLaunch(std::shared_ptr<Held> all, std::uint32_t* its_pulse) : held(std::move(all)), pulse(its_pulse) {}
+  OfLaunch(std::shared_ptr<CopyResources> all, std::uint32_t* its_pulse) : held(std::move(all)), pulse(its_pulse) {}
   ~OfLaunch() {
     watched.reset();
     held->pulses->give_back(pulse);
@@ -34,7 +34,7 @@ struct Copies::OfLaunch {
   OfLaunch(const OfLaunch&) = delete;
   OfLaunch& operator=(const OfLaunch&) = delete;
 
-  std::shared_ptr<Held> held;
+  std::shared_ptr<CopyResources> held;
   std::uint32_t* pulse;
   std::shared_ptr<void> watched;
 };
@@ -43,7 +43,7 @@ Copies::Copies(Fabric& fabric, std::vector<int> ranks, int channel)
     : ranks_(std::move(ranks)),
       world_size_(fabric.size()),
       channel_(channel),
-      held_(release_later(std::make_unique<Held>())),
+      held_(release_later(std::make_unique<CopyResources>())),
       agreement_(held_->segment = fabric.segment(segment_bytes(world_size_), MemoryKind::pinned), fabric.rank(),
                  world_size_) {
   const auto found = std::ranges::find(ranks_, fabric.rank());
@@ -69,7 +69,7 @@ std::vector<Say> Copies::says_of(Fabric& fabric, const CollectiveCall& call,
     if (static_cast<int>(i) == rank_ || portions[i].receive_bytes == 0) continue;
     const std::byte* const address = static_cast<const std::byte*>(call.output) + portions[i].receive_offset;
     try {
-      const auto there = fabric.expose(address, portions[i].receive_bytes, ranks_[i]);
+      const auto there = fabric.export_to_peer(address, portions[i].receive_bytes, ranks_[i]);
       if (there) mine[i].output = *there;
       if (!there && trouble.empty()) {
         trouble = concat("rank ", ranks_[i], " cannot address its output: ", fabric.why_not(address, ranks_[i]));
@@ -114,8 +114,8 @@ std::vector<Say> Copies::agree(Fabric& fabric, const CollectiveCall& call, const
   return says;
 }
 
-Copies::Work Copies::work_of(const CollectiveCall& call, const std::vector<Portion>& portions,
-                             const std::vector<Say>& says, const Named& name) const {
+Copies::CopyList Copies::work_of(const CollectiveCall& call, const std::vector<Portion>& portions,
+                                 const std::vector<Say>& says, const Named& name) const {
   const auto* const input = static_cast<const std::byte*>(call.input);
   auto* const output = static_cast<std::byte*>(call.output);
   FaultReport fault;
@@ -123,7 +123,7 @@ Copies::Work Copies::work_of(const CollectiveCall& call, const std::vector<Porti
   fault.tag = name.channel;
   fault.bytes = name.bytes;
   fault.extra = name.number;
-  Work work;
+  CopyList work;
   const int me = ranks_[static_cast<std::size_t>(rank_)];
   for (std::size_t k = 0; k < ranks_.size(); ++k) {
     // Everybody begins with another peer.
@@ -148,14 +148,14 @@ Copies::Work Copies::work_of(const CollectiveCall& call, const std::vector<Porti
   return work;
 }
 
-Copies::Work Copies::prepare(Fabric& fabric, const CollectiveCall& call) {
+Copies::CopyList Copies::prepare(Fabric& fabric, const CollectiveCall& call) {
   std::vector<Portion> portions;
   for (std::size_t i = 0; i < ranks_.size(); ++i) portions.push_back(portion_of(call, rank_, static_cast<int>(i)));
   const Named name{call.kind, call.count * size_of(call.type), channel_, ++number_};
   return work_of(call, portions, agree(fabric, call, portions, name), name);
 }
 
-void Copies::enqueue(Device& device, const Work& work, Stream stream) {
+void Copies::enqueue(Device& device, const CopyList& work, Stream stream) {
   while (!launches_.empty() && ended(*launches_.front().behind)) launches_.pop_front();
   const auto launch = std::make_shared<OfLaunch>(held_, held_->pulses->take());
   launch->watched = held_->watch->stand_by({launch->pulse, work.words.phases()});
@@ -171,7 +171,7 @@ void Copies::enqueue(Device& device, const Work& work, Stream stream) {
   } catch (...) {
     // Waits that are on the stream are stood by; behind them the words go on to mean the next collective's.
     try {
-      operate(device, {plan::Words::quiet(launch->pulse)}, stream);
+      operate(device, {plan::PlanWords::quiet(launch->pulse)}, stream);
     } catch (const Error&) {  // of a device that has failed; the first error goes on
     }
     keep();
@@ -180,7 +180,7 @@ void Copies::enqueue(Device& device, const Work& work, Stream stream) {
   keep();
 }
 
-void Copies::enqueue_parts(Device& device, const Work& work, std::uint32_t* pulse, Stream stream) {
+void Copies::enqueue_parts(Device& device, const CopyList& work, std::uint32_t* pulse, Stream stream) {
   const auto copy_all = [&](const std::vector<Copy>& copies) {
     for (const Copy& copy : copies) device.copy(copy.to, copy.from, copy.bytes, stream);
   };
@@ -192,7 +192,7 @@ void Copies::enqueue_parts(Device& device, const Work& work, std::uint32_t* puls
   std::vector<WordOp> rest = work.words.telling();
   const std::vector<WordOp> closing = work.words.closing(pulse);
   rest.insert(rest.end(), closing.begin(), closing.end());
-  if (!rest.empty()) rest.push_back(plan::Words::quiet(pulse));  // the words go on to mean the next collective's
+  if (!rest.empty()) rest.push_back(plan::PlanWords::quiet(pulse));  // the words go on to mean the next collective's
   operate(device, rest, stream);
 }
 

@@ -31,17 +31,17 @@ class Copies {
     std::size_t bytes;
   };
   // This rank's part of a call.
-  struct Work {
+  struct CopyList {
     std::vector<Copy> own;  // this rank's to itself
     std::vector<Copy> out;
-    plan::Words words;
+    plan::PlanWords words;
   };
 
   // Prepares a call of a kind that moves. Blocks until the hosts of all ranks have called it. Throws invalid_argument,
   // the same on every rank, if they do not agree or if some rank's output cannot be addressed by its senders.
-  Work prepare(Fabric& fabric, const CollectiveCall& call);
+  CopyList prepare(Fabric& fabric, const CollectiveCall& call);
   // The memory that it uses is kept until the stream, or the graph, is through, also if a part of it throws.
-  void enqueue(Device& device, const Work& work, Stream stream);
+  void enqueue(Device& device, const CopyList& work, Stream stream);
 
   // Exchanges messages between the hosts of the team, as Agreement::exchange, between two copies.
   std::vector<Say> tell(Fabric& fabric, const std::vector<Say>& mine, const Named& name) {
@@ -49,14 +49,14 @@ class Copies {
   }
 
  private:
-  struct Held {
+  struct CopyResources {
     std::shared_ptr<Segment> segment;
     std::shared_ptr<const void> wait_memory;
     std::unique_ptr<plan::Pulses> pulses;
     std::shared_ptr<Watchdog> watch;
   };
   struct OfLaunch;
-  struct Launch {
+  struct CopiesLaunch {
     std::shared_ptr<const OfLaunch> kept;
     std::shared_ptr<Event> behind;
   };
@@ -65,9 +65,9 @@ class Copies {
   std::vector<Say> exchange(Fabric& fabric, const std::vector<Say>& mine, const Named& name);
   std::vector<Say> agree(Fabric& fabric, const CollectiveCall& call, const std::vector<Portion>& portions,
                          const Named& name);
-  Work work_of(const CollectiveCall& call, const std::vector<Portion>& portions, const std::vector<Say>& says,
-               const Named& name) const;
-  static void enqueue_parts(Device& device, const Work& work, std::uint32_t* pulse, Stream stream);
+  CopyList work_of(const CollectiveCall& call, const std::vector<Portion>& portions, const std::vector<Say>& says,
+                   const Named& name) const;
+  static void enqueue_parts(Device& device, const CopyList& work, std::uint32_t* pulse, Stream stream);
   std::uint32_t* word(int owner, std::size_t which, int writer) const;
 
   std::vector<int> ranks_;
@@ -75,9 +75,9 @@ class Copies {
   int world_size_;
   int channel_;
   std::uint64_t number_ = 0;
-  std::shared_ptr<Held> held_;
+  std::shared_ptr<CopyResources> held_;
   Agreement agreement_;
-  std::deque<Launch> launches_;  // eager ones that may be under way, one after the other
+  std::deque<CopiesLaunch> launches_;  // eager ones that may be under way, one after the other
 };
 
 }  // namespace onstream::collective

@@ -34,7 +34,7 @@ struct KernelLaunch {
   // The arguments of a kernel that takes it late (view.hpp).
   std::vector<std::byte> late() const {
     std::vector<std::byte> out = bytes;
-    View view;
+    ChannelView view;
     std::memcpy(&view, out.data() + view_at, sizeof view);
     view.late = 1;
     std::memcpy(out.data() + view_at, &view, sizeof view);
@@ -43,7 +43,7 @@ struct KernelLaunch {
   const Kernel* kernel = nullptr;
   std::vector<std::byte> bytes;
   Grid grid;
-  std::ptrdiff_t view_at = -1;       // of a View among the bytes; -1: there is none
+  std::ptrdiff_t view_at = -1;       // of a ChannelView among the bytes; -1: there is none
   std::shared_ptr<const void> kept;  // until it is done
 };
 

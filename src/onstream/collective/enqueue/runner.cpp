@@ -93,7 +93,7 @@ void Runner::run_next(Order& order, std::unique_lock<std::mutex> held, const Com
     order.newest = nullptr;
     work.for_each_kernel([](const KernelLaunch& one) { one.kernel->host(one.bytes.data(), one.grid.blocks); });
   } else {
-    const StreamPool::Lease stream = fabric_->streams()->lease();
+    const StreamPool::StreamLease stream = fabric_->streams()->lease();
     enqueue_next(order, stream.get(), work);
     held.unlock();
     device_->synchronize(stream.get());

@@ -24,12 +24,12 @@ namespace onstream::collective {
 struct CompiledCall;
 
 struct Order {
-  std::mutex mutex;                           // held while a collective is enqueued, or runs in its caller's thread
-  std::shared_ptr<const void> ground;         // the memory that a captured collective needs
-  std::shared_ptr<BlockBudget::Part> budget;  // told of the kernels that graphs keep
-  std::shared_ptr<Event> newest;              // behind the newest eager collective
-  void* last_stream = nullptr;                // where that was enqueued
-  LastEpoch last_epoch;                       // of the newest of all, captured or not
+  std::mutex mutex;                    // held while a collective is enqueued, or runs in its caller's thread
+  std::shared_ptr<const void> ground;  // the memory that a captured collective needs
+  std::shared_ptr<BlockBudget::BudgetShare> budget;  // told of the kernels that graphs keep
+  std::shared_ptr<Event> newest;                     // behind the newest eager collective
+  void* last_stream = nullptr;                       // where that was enqueued
+  LastEpoch last_epoch;                              // of the newest of all, captured or not
 };
 
 class Runner {

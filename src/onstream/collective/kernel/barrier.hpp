@@ -8,7 +8,7 @@ namespace onstream::collective {
 // On a GPU each other rank has a thread of its own: a grid has at least as many threads. That thread fences before it
 // sends its line, so that the peer sees the stores of earlier work. A rank whose channel has failed still sends: nobody
 // takes its lines for data, and it is asked for behind them.
-struct Barrier : LineWork {
+struct BarrierLl : LineWork {
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
     using Tells = typename Session<Group>::Tells;

@@ -37,7 +37,7 @@ struct InEdge {
 
 template <int kMost>
 struct MoveEdges {
-  View view;
+  ChannelView view;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::uint64_t signature = 0;
@@ -237,9 +237,9 @@ struct MoveEdges {
       if (!await_line(group, session, edge, 0, header)) return;
       const int blocks = static_cast<int>(header >> kLengthBits);
       for (int block = group.rank(); block < blocks; block += group.size()) {
-        const std::uint64_t* const said = word(here(), block, edge.end);
+        const std::uint64_t* const stated = word(here(), block, edge.end);
         const std::uint64_t due = session.epoch() * kRounds;
-        if (!session.await(edge.end, [&] { return reached(group.load_acquire(said), due); })) return;
+        if (!session.await(edge.end, [&] { return reached(group.load_acquire(stated), due); })) return;
       }
     }
   }

@@ -19,15 +19,15 @@ template <class Group>
 class EngineSums {
  public:
   // The part that this rank adds up, of the vectors in these buffers. All parts are equally long.
-  struct Part {
+  struct SumPart {
     const std::byte* input;
     std::byte* output;
     std::uint64_t begin;
     std::uint64_t bytes;
   };
 
-  ONSTREAM_EITHER EngineSums(const Group& group, const View& view, const Copier& copier, const Meeting<Group>& meeting,
-                             const Part& part, std::uint64_t epoch)
+  ONSTREAM_EITHER EngineSums(const Group& group, const ChannelView& view, const Copier& copier,
+                             const Rendezvous<Group>& meeting, const SumPart& part, std::uint64_t epoch)
       : group_(group),
         view_(view),
         copier_(copier),
@@ -151,10 +151,10 @@ class EngineSums {
   }
 
   const Group& group_;
-  const View& view_;
+  const ChannelView& view_;
   const Copier& copier_;
-  const Meeting<Group>& meeting_;
-  Part part_;
+  const Rendezvous<Group>& meeting_;
+  SumPart part_;
   std::uint64_t epoch_;
   std::uint64_t chunk_bytes_;
   // Of the thread that speaks:

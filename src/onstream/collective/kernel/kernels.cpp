@@ -60,7 +60,7 @@ const Kernel& reduce_ll128_kernel(ElementType type) {
   return kernels.at(static_cast<std::size_t>(type));
 }
 
-const Kernel& bulk_reduce_kernel(ElementType type, Reach reach) {
+const Kernel& bulk_reduce_kernel(ElementType type, AddressTable table) {
   static const auto near = per_type([]<int kType>(std::integral_constant<int, kType>) {
     return Kernel{"collective_bulk_reduce", host_entry_of<kType, BulkReduce<RuleNumber<kType>, kNear>>,
                   ONSTREAM_CUDA_ADDRESS(cuda_bulk_reduce(element<kType>))};
@@ -69,7 +69,7 @@ const Kernel& bulk_reduce_kernel(ElementType type, Reach reach) {
     return Kernel{"collective_bulk_reduce_far", host_entry_of<kType, BulkReduce<RuleNumber<kType>, kMostRanks>>,
                   nullptr};
   });
-  return (reach == Reach::near ? near : far).at(static_cast<std::size_t>(type));
+  return (table == AddressTable::near ? near : far).at(static_cast<std::size_t>(type));
 }
 
 const Kernel& pass_reduce_kernel(ElementType type) {
@@ -86,7 +86,7 @@ const Kernel& pass_move_kernel() {
 }
 
 const Kernel& barrier_kernel() {
-  static const Kernel kernel{"collective_barrier", host_entry<Barrier>, ONSTREAM_CUDA_ADDRESS(cuda_barrier())};
+  static const Kernel kernel{"collective_barrier", host_entry<BarrierLl>, ONSTREAM_CUDA_ADDRESS(cuda_barrier())};
   return kernel;
 }
 
@@ -102,12 +102,12 @@ const Kernel& exchange_ll128_kernel() {
   return kernel;
 }
 
-const Kernel& bulk_move_kernel(Reach reach) {
+const Kernel& bulk_move_kernel(AddressTable table) {
   static const Kernel near{"collective_bulk_move", host_entry<BulkMove<kNear>>,
-                           ONSTREAM_CUDA_ADDRESS(cuda_bulk_move(Reach::near))};
+                           ONSTREAM_CUDA_ADDRESS(cuda_bulk_move(AddressTable::near))};
   static const Kernel far{"collective_bulk_move_far", host_entry<BulkMove<kMostRanks>>,
-                          ONSTREAM_CUDA_ADDRESS(cuda_bulk_move(Reach::far))};
-  return reach == Reach::near ? near : far;
+                          ONSTREAM_CUDA_ADDRESS(cuda_bulk_move(AddressTable::far))};
+  return table == AddressTable::near ? near : far;
 }
 
 const Kernel& convert_kernel() {
@@ -115,12 +115,12 @@ const Kernel& convert_kernel() {
   return kernel;
 }
 
-const Kernel& move_edges_kernel(Reach reach) {
+const Kernel& move_edges_kernel(AddressTable table) {
   static const Kernel near{"collective_move_edges", host_entry<MoveEdges<kFewEdges>>,
-                           ONSTREAM_CUDA_ADDRESS(cuda_move_edges(Reach::near))};
+                           ONSTREAM_CUDA_ADDRESS(cuda_move_edges(AddressTable::near))};
   static const Kernel far{"collective_move_edges_far", host_entry<MoveEdges<kMostEdges>>,
-                          ONSTREAM_CUDA_ADDRESS(cuda_move_edges(Reach::far))};
-  return reach == Reach::near ? near : far;
+                          ONSTREAM_CUDA_ADDRESS(cuda_move_edges(AddressTable::far))};
+  return table == AddressTable::near ? near : far;
 }
 
 std::vector<const Kernel*> all_kernels() {
@@ -128,15 +128,15 @@ std::vector<const Kernel*> all_kernels() {
                                     &exchange_ll_kernel(),
                                     &exchange_ll128_kernel(),
                                     &pass_move_kernel(),
-                                    &bulk_move_kernel(Reach::near),
-                                    &bulk_move_kernel(Reach::far),
-                                    &move_edges_kernel(Reach::near),
-                                    &move_edges_kernel(Reach::far),
+                                    &bulk_move_kernel(AddressTable::near),
+                                    &bulk_move_kernel(AddressTable::far),
+                                    &move_edges_kernel(AddressTable::near),
+                                    &move_edges_kernel(AddressTable::far),
                                     &convert_kernel()};
   for (int i = 0; i < kElementTypes; ++i) {
     const auto type = static_cast<ElementType>(i);
     all.insert(all.end(), {&reduce_ll_kernel(type), &two_shot_kernel(type), &reduce_ll128_kernel(type),
-                           &bulk_reduce_kernel(type, Reach::near), &pass_reduce_kernel(type)});
+                           &bulk_reduce_kernel(type, AddressTable::near), &pass_reduce_kernel(type)});
   }
   return all;
 }

@@ -10,23 +10,23 @@
 namespace onstream::collective {
 
 // How many ranks' addresses the arguments hold: up to kNear, or up to kMostRanks.
-enum class Reach { near, far };
+enum class AddressTable { near, far };
 
 const Kernel& reduce_ll_kernel(ElementType type);     // takes a ReduceLl
 const Kernel& two_shot_kernel(ElementType type);      // a TwoShotLl
 const Kernel& reduce_ll128_kernel(ElementType type);  // a ReduceLl128
 // A BulkReduce. There is no far one for cuda: more ranks take the stage there.
-const Kernel& bulk_reduce_kernel(ElementType type, Reach reach);
+const Kernel& bulk_reduce_kernel(ElementType type, AddressTable table);
 const Kernel& pass_reduce_kernel(ElementType type);  // a PassReduce
 const Kernel& pass_move_kernel();                    // a PassMove
-const Kernel& barrier_kernel();                      // a Barrier
+const Kernel& barrier_kernel();                      // a BarrierLl
 const Kernel& exchange_ll_kernel();                  // an ExchangeLl
 const Kernel& exchange_ll128_kernel();               // an ExchangeLl128
-const Kernel& bulk_move_kernel(Reach reach);         // a BulkMove
+const Kernel& bulk_move_kernel(AddressTable table);  // a BulkMove
 const Kernel& convert_kernel();                      // a Convert
 
 // A MoveEdges, of up to kFewEdges edges in each direction, or kMostEdges.
-const Kernel& move_edges_kernel(Reach reach);
+const Kernel& move_edges_kernel(AddressTable table);
 
 // Every kernel, to be loaded.
 std::vector<const Kernel*> all_kernels();
@@ -42,9 +42,9 @@ const void* cuda_pass_move();
 const void* cuda_barrier();
 const void* cuda_exchange_ll();
 const void* cuda_exchange_ll128();
-const void* cuda_bulk_move(Reach reach);
+const void* cuda_bulk_move(AddressTable table);
 const void* cuda_convert();
-const void* cuda_move_edges(Reach reach);
+const void* cuda_move_edges(AddressTable table);
 #endif
 
 }  // namespace onstream::collective

@@ -70,7 +70,7 @@ struct ReduceLl : LineWork {
   }
 
   template <class Group, int kOthers>
-  ONSTREAM_EITHER void fetch_given(Packs<kOthers, kUnit>& mine, const Places<kOthers, const std::byte>& places,
+  ONSTREAM_EITHER void fetch_given(Packs<kOthers, kUnit>& mine, const BufferParts<kOthers, const std::byte>& places,
                                    std::uint64_t ahead, std::uint64_t unit, bool plain) const {
     const std::uint64_t left = left_of(unit);
     this->template fetch<Group>(mine, places, ahead * kData, left, plain);
@@ -80,7 +80,7 @@ struct ReduceLl : LineWork {
 
   template <Units kUnits, int kOthers, class Group>
   ONSTREAM_EITHER void exchange_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
-                                    const Places<kOthers, const std::byte>& places, std::byte* result,
+                                    const BufferParts<kOthers, const std::byte>& places, std::byte* result,
                                     Packs<kOthers, kUnit>& mine, std::uint64_t units, bool plain) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t more = units - first_of(group);
@@ -110,7 +110,7 @@ struct ReduceLl : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void run(const Group& group) const {
-    const Held held = begin(group);
+    const BlockParts held = begin(group);
     Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Session<Group>::Tells::data,
                            early_look(group, held));
     trade(group, session, held);
@@ -119,7 +119,7 @@ struct ReduceLl : LineWork {
 
   // For every flow.
   template <class Group>
-  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const BlockParts& held) const {
     const std::uint64_t begin = first_of(group);
     const std::uint64_t step = step_of(group);
     const std::uint64_t units = this->units();
@@ -208,8 +208,8 @@ struct ExchangeLl : LineWork {
 
   template <Units kUnits, int kOthers, class Group>
   ONSTREAM_EITHER void exchange_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
-                                    const Places<kOthers, const std::byte>& sources,
-                                    const Places<kOthers, std::byte>& results, Packs<kOthers, kUnit>& mine,
+                                    const BufferParts<kOthers, const std::byte>& sources,
+                                    const BufferParts<kOthers, std::byte>& results, Packs<kOthers, kUnit>& mine,
                                     std::uint64_t units, bool plain) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t more = units - first_of(group);
@@ -298,7 +298,7 @@ struct ExchangeLl : LineWork {
   // For every flow.
   template <class Group>
   ONSTREAM_EITHER void run(const Group& group) const {
-    const Held held = LineWork::begin(group);
+    const BlockParts held = LineWork::begin(group);
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> own{};  // as in run_all
     if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
@@ -315,7 +315,7 @@ struct ExchangeLl : LineWork {
 
   // `own` is the first unit, where has_one_for_all().
   template <class Group>
-  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held, Pack<kUnit> own,
+  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const BlockParts& held, Pack<kUnit> own,
                              std::uint64_t begin) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);

@@ -21,7 +21,7 @@
 
 namespace onstream::collective {
 
-constexpr int kOctet = 8;
+constexpr int kSubgroup = 8;
 
 // One thread's share of a stripe: a pack in the first line and one in the second. The last of the subgroup has one
 // pack, a word of it in each line beside the flag. A host thread is a subgroup by itself, and has all.
@@ -31,24 +31,24 @@ struct Slice {
   static constexpr int kBytes = kSerial<Group> ? static_cast<int>(kStripeData) : 16;
   Pack<kBytes> packs[kPacks];
 
-  ONSTREAM_BODY static int lane(const Group& group) { return kSerial<Group> ? 0 : group.rank() % kOctet; }
+  ONSTREAM_BODY static int lane(const Group& group) { return kSerial<Group> ? 0 : group.rank() % kSubgroup; }
   // Where pack i of this thread lies in the stripe's data, and whether it has one.
   ONSTREAM_BODY static std::uint64_t place(const Group& group, int i) {
-    return static_cast<std::uint64_t>(kOctet * i + lane(group)) * 16;
+    return static_cast<std::uint64_t>(kSubgroup * i + lane(group)) * 16;
   }
   ONSTREAM_BODY static bool has(const Group& group, int i) {
-    return kSerial<Group> || i == 0 || lane(group) + 1 < kOctet;
+    return kSerial<Group> || i == 0 || lane(group) + 1 < kSubgroup;
   }
 };
 
 // The subgroups of a grid deal the stripes among themselves.
 template <class Group>
 ONSTREAM_BODY std::uint64_t first_stripe(const Group& group) {
-  return kSerial<Group> ? first_of(group) : first_of(group) / kOctet;
+  return kSerial<Group> ? first_of(group) : first_of(group) / kSubgroup;
 }
 template <class Group>
 ONSTREAM_BODY std::uint64_t stripe_step(const Group& group) {
-  return kSerial<Group> ? step_of(group) : step_of(group) / kOctet;
+  return kSerial<Group> ? step_of(group) : step_of(group) / kSubgroup;
 }
 
 template <class Group>
@@ -129,7 +129,7 @@ struct Ll128Work : LineWork {
 
   // LineWork::begin, with each rank's part in that order.
   template <class Group>
-  ONSTREAM_BODY Held begin_in_circle(const Group& group) const {
+  ONSTREAM_BODY BlockParts begin_in_circle(const Group& group) const {
     return begin(group, [&](std::uint32_t number) { return in_circle(number); });
   }
 
@@ -178,7 +178,7 @@ struct Ll128Work : LineWork {
   // Sends to the ranks from number `first` in the circle on, but not to this one: `slices` has each one's, or one for
   // all.
   template <int kRanks, bool kAll, int kSlices, class Group>
-  ONSTREAM_BODY void send_slices(const Group& group, const Session<Group>& session, const Held& held,
+  ONSTREAM_BODY void send_slices(const Group& group, const Session<Group>& session, const BlockParts& held,
                                  std::uint32_t first, std::uint64_t stripe,
                                  const Slice<Group> (&slices)[kSlices]) const {
     ONSTREAM_UNROLL
@@ -192,8 +192,9 @@ struct Ll128Work : LineWork {
 
   // All of a warp: waits for a stripe of the ranks from `first` on, but not this one. False: failed.
   template <int kRanks, bool kAll, class Group>
-  ONSTREAM_BODY bool receive_slices(const Group& group, Session<Group>& session, const Held& held, std::uint32_t first,
-                                    std::uint64_t stripe, ArrivingSlice<Group> (&arriving)[kRanks]) const {
+  ONSTREAM_BODY bool receive_slices(const Group& group, Session<Group>& session, const BlockParts& held,
+                                    std::uint32_t first, std::uint64_t stripe,
+                                    ArrivingSlice<Group> (&arriving)[kRanks]) const {
     group.sync_warp();
     const Line* const slots = session.ll128_slot(held.here, first);
     const auto awaited = [&](std::uint32_t peer) { return peer != view.rank && peer < ranks<kRanks, kAll>(); };
@@ -217,7 +218,7 @@ struct Ll128Work : LineWork {
   // All of a warp: gives each stripe of the others' that arrives `back` stripes behind its place to
   // store(peer, stripe, slice).
   template <int kRanks, bool kAll, class Group, class Store>
-  ONSTREAM_BODY void take_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t back,
+  ONSTREAM_BODY void take_all(const Group& group, Session<Group>& session, const BlockParts& held, std::uint64_t back,
                               const Store& store) const {
     for (std::uint64_t next = first_stripe(group); goes_on(group, next); next += stripe_step(group)) {
       const bool mine = next < stripes;
@@ -275,7 +276,7 @@ struct Ll128Work : LineWork {
 
   // Calls trade.operator()<kRanks, kAll>(session) for the number of ranks.
   template <class Group, class Trade>
-  ONSTREAM_BODY void run(const Group& group, const Held& held, const Trade& trade) const {
+  ONSTREAM_BODY void run(const Group& group, const BlockParts& held, const Trade& trade) const {
     Session<Group> session(group, view, {named, bytes, signature}, held.epoch);
     if (session.agree() && session.may_write_to(session.others())) {
       constexpr int kTogether = 4;  // slices of more would not stay in registers
@@ -296,7 +297,7 @@ struct ReduceLl128 : Ll128Work {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    const Held held = this->begin_in_circle(group);
+    const BlockParts held = this->begin_in_circle(group);
     run(group, held, [&]<int kRanks, bool kAll>(Session<Group>& session) {
       if (!first_shot<kRanks, kAll>(group, session, held)) return;
       if (!has_second_shot()) return;
@@ -335,7 +336,7 @@ struct ReduceLl128 : Ll128Work {
 
   // Sends all parts, sums this rank's own in the order of the ranks, and sends the sum if all want it.
   template <int kRanks, bool kAll, class Group>
-  ONSTREAM_BODY bool first_shot(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_BODY bool first_shot(const Group& group, Session<Group>& session, const BlockParts& held) const {
     using Sum = Accumulator<Rule, Slice<Group>::kBytes>;
     const std::uint64_t step = stripe_step(group);
     for (std::uint64_t next = first_stripe(group); goes_on(group, next); next += step) {
@@ -400,7 +401,7 @@ struct ExchangeLl128 : Ll128Work {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    const Held held = begin_in_circle(group);
+    const BlockParts held = begin_in_circle(group);
     if (flow == Flow::from_root) return run_from_root(group, held);
     run(group, held, [&]<int kRanks, bool kAll>(Session<Group>& session) {
       send_all<kRanks, kAll>(group, session, held);
@@ -424,7 +425,7 @@ struct ExchangeLl128 : Ll128Work {
 
   // broadcast.
   template <class Group>
-  ONSTREAM_BODY void run_from_root(const Group& group, const Held& held) const {
+  ONSTREAM_BODY void run_from_root(const Group& group, const BlockParts& held) const {
     Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Session<Group>::Tells::data,
                            early_look(group, held));
     const bool good = session.agree() && session.may_write_to(receivers(flow, view.rank, view.size, root));
@@ -435,7 +436,7 @@ struct ExchangeLl128 : Ll128Work {
   }
 
   template <class Group>
-  ONSTREAM_BODY void take_from_root(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_BODY void take_from_root(const Group& group, Session<Group>& session, const BlockParts& held) const {
     for (std::uint64_t next = first_stripe(group); goes_on(group, next); next += stripe_step(group)) {
       const bool mine = next < stripes;
       const std::uint64_t stripe = mine ? next : stripes - 1;
@@ -446,7 +447,7 @@ struct ExchangeLl128 : Ll128Work {
   }
 
   template <int kRanks, bool kAll, class Group>
-  ONSTREAM_BODY void send_all(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_BODY void send_all(const Group& group, Session<Group>& session, const BlockParts& held) const {
     for (std::uint64_t next = first_stripe(group); goes_on(group, next); next += stripe_step(group)) {
       const bool mine = next < stripes;
       const std::uint64_t stripe = mine ? next : stripes - 1;

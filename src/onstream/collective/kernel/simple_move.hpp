@@ -70,7 +70,7 @@ class CopiesBeside {
 
 template <int kMost>
 struct BulkMove {
-  View view;
+  ChannelView view;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::uint64_t bytes = 0;   // for faults; of a broadcast, all
@@ -89,9 +89,9 @@ struct BulkMove {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    const auto held = Meeting<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Meeting<Group>::tells(group, view));
-    Meeting<Group> meeting(group, view, held);
+    const auto held = Rendezvous<Group>::begin(group, view, signature);
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<Group>::tells(group, view));
+    Rendezvous<Group> meeting(group, view, held);
     // The longest that this rank has, for the stage: its chunks are as many on every rank.
     std::uint64_t longest = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
@@ -100,7 +100,7 @@ struct BulkMove {
     const auto odd = [&](std::uint32_t peer, PostLine line, std::uint64_t word) {
       return line == PostLine::input && kind == OpKind::all_to_all_v && word != portions[peer].send_bytes;
     };
-    if (meeting.open(session, Told{*this}, longest, direct != 0, odd) && agrees_on_counts(session, meeting)) {
+    if (meeting.open(session, PeerPost{*this}, longest, direct != 0, odd) && agrees_on_counts(session, meeting)) {
       if (!meeting.direct()) {
         own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);
@@ -118,7 +118,7 @@ struct BulkMove {
  private:
   // The words that this rank posts for a peer: how many bytes it expects of it, and where they go if the peer can
   // address that.
-  struct Told {
+  struct PeerPost {
     const BulkMove& move;
     ONSTREAM_BODY Whereabouts operator[](std::uint32_t peer) const {
       return {move.portions[peer].receive_bytes, move.direct != 0 ? move.outputs[peer] : 0};
@@ -127,7 +127,7 @@ struct BulkMove {
 
   // All threads: false where a peer expects another number of bytes than this rank has for it.
   template <class Group>
-  ONSTREAM_BODY bool agrees_on_counts(Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_BODY bool agrees_on_counts(Session<Group>& session, const Rendezvous<Group>& meeting) const {
     if (meeting.usual() || kind != OpKind::all_to_all_v) return true;
     for (std::uint32_t peer = 0; peer < view.size; ++peer) {
       if (peer == view.rank) continue;
@@ -148,7 +148,7 @@ struct BulkMove {
 
   // Everybody begins with another peer.
   template <class Group>
-  ONSTREAM_BODY void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_BODY void run_direct(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
     std::uint64_t for_peers = 0;
     for (std::uint32_t peer = 0; peer < view.size; ++peer) {
       if (peer != view.rank) for_peers += portions[peer].send_bytes;
@@ -188,7 +188,8 @@ struct BulkMove {
   // late, so the kernel sends the lead, the beginning of the first peer's data, and copies the data that the rank
   // keeps. False: failed.
   template <class Group>
-  ONSTREAM_BODY bool move_by_engine(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_BODY bool move_by_engine(const Group& group, Session<Group>& session,
+                                    const Rendezvous<Group>& meeting) const {
     const bool speaks = group.block() == 0 && group.rank() == 0;
     std::uint64_t number = speaks ? copier.last_number(group) : 0;
     std::uint32_t last = view.size - 1;
@@ -246,7 +247,7 @@ struct BulkMove {
   // nobody waits for the ranks that forward. The root stores its own copy together with the data that it sends. This
   // and pass_on are the last use of the session before its end, so that they work on a copy.
   template <class Group>
-  ONSTREAM_CALL void broadcast(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
+  ONSTREAM_CALL void broadcast(const Group& group, Session<Group> session, Rendezvous<Group> meeting) const {
     const std::uint32_t shards = view.size - 1;
     const std::uint32_t mine = (view.rank + view.size - root - 1) % view.size;
     const auto block = static_cast<std::uint32_t>(group.block());
@@ -274,7 +275,7 @@ struct BulkMove {
   // Passes the data from rank to rank, so that each stores to one other alone: links carry that best
   // (docs/decisions/0010).
   template <class Group>
-  ONSTREAM_CALL void pass_on(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
+  ONSTREAM_CALL void pass_on(const Group& group, Session<Group> session, Rendezvous<Group> meeting) const {
     const std::uint32_t next = rank_after(view, 1);
     const std::uint32_t before = rank_after(view, view.size - 1);
     const bool good = in_steps(group, bytes, [&](std::uint64_t from, std::uint64_t length) {
@@ -292,7 +293,7 @@ struct BulkMove {
 
   // Sends the data of a broadcast that lies `place` bytes into it.
   template <class Group>
-  ONSTREAM_BODY void send(const Group& group, const Meeting<Group>& meeting, std::uint32_t peer, std::uint64_t place,
+  ONSTREAM_BODY void send(const Group& group, const Rendezvous<Group>& meeting, std::uint32_t peer, std::uint64_t place,
                           std::uint64_t length) const {
     if (place >= bytes) return;
     auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)) + place;
@@ -309,7 +310,7 @@ struct BulkMove {
   // The last that the session is asked for but its end, so that it works on a copy. Chunk by chunk; block b has every
   // blocks-th chunk, and its own region of the stage, with a place for each receiver.
   template <class Group>
-  ONSTREAM_CALL void run_staged(const Group& group, Session<Group> session, Meeting<Group> meeting,
+  ONSTREAM_CALL void run_staged(const Group& group, Session<Group> session, Rendezvous<Group> meeting,
                                 std::uint64_t longest) const {
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank == view.rank) continue;

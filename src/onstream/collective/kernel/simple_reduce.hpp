@@ -16,7 +16,7 @@
 
 namespace onstream::collective {
 
-enum class Share : std::uint32_t {
+enum class ReduceShare : std::uint32_t {
   to_all,   // all_reduce: each rank sums one part, all want it
   to_root,  // reduce: each rank sums one part, the root wants it
   own,      // reduce_scatter: each rank sums and keeps the part that is its own
@@ -32,11 +32,11 @@ ONSTREAM_BOTH std::uint64_t part_begin(std::uint64_t whole, std::uint64_t deal, 
 
 // The work of a large reduction, apart from its element type.
 struct BulkReduceWork {
-  View view;
+  ChannelView view;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::uint64_t bytes = 0;  // of the whole vector; of one rank's part for Share::own
-  Share share = Share::to_all;
+  std::uint64_t bytes = 0;  // of the whole vector; of one rank's part for ReduceShare::own
+  ReduceShare share = ReduceShare::to_all;
   std::uint32_t root = 0;
   std::uint32_t direct = 0;  // not 0: every peer can address both buffers
   std::uint32_t halves = 0;  // not 0: sums first, and then stores; an all_reduce
@@ -67,14 +67,14 @@ struct BulkReduce : BulkReduceWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
-    const auto held = Meeting<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Meeting<Group>::tells(group, view));
-    Meeting<Group> meeting(group, view, held);
+    const auto held = Rendezvous<Group>::begin(group, view, signature);
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<Group>::tells(group, view));
+    Rendezvous<Group> meeting(group, view, held);
     const auto odd = [&](std::uint32_t, PostLine line, std::uint64_t address) {
       if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;
       return line == PostLine::output && address != 0 && (address + out_offset) % kGpuPack != 0;
     };
-    if (meeting.open(session, Known{at, direct != 0}, factor, direct != 0, odd)) {
+    if (meeting.open(session, WhereaboutsTable{at, direct != 0}, factor, direct != 0, odd)) {
       if (meeting.usual()) {
         run_usual(group, session, meeting);
       } else if (meeting.direct()) {
@@ -91,17 +91,17 @@ struct BulkReduce : BulkReduceWork {
 
   // The terms that are added: packs as they are, or packs with factors and a last division, which are calls: data in
   // registers then goes to memory and back.
-  enum class Terms { plain, scaled };
+  enum class TermKind { plain, scaled };
 
   // Buffers of the ranks, or their stages; or this rank's buffers, whose output holds the data that the others have
   // pushed.
-  enum class Place { buffers, stages, pushed };
+  enum class DataPlace { buffers, stages, pushed };
 
   // Where a share's data is on each rank, and where its sum goes.
-  struct Piece {
+  struct ShareMove {
     std::uint64_t bytes = 0;
-    Place from = Place::buffers;
-    Place to = Place::buffers;
+    DataPlace from = DataPlace::buffers;
+    DataPlace to = DataPlace::buffers;
     std::uint64_t in_offset = 0;
     std::uint64_t out_offset = 0;
     std::uint64_t wants = 0;  // the ranks that get the sum
@@ -112,18 +112,19 @@ struct BulkReduce : BulkReduceWork {
   }
 
   // This rank's share from buffer to buffer.
-  ONSTREAM_EITHER Piece direct_piece() const {
-    Piece piece;
+  ONSTREAM_EITHER ShareMove direct_piece() const {
+    ShareMove piece;
     piece.bytes = part_bytes;
     piece.in_offset = in_offset;
     piece.out_offset = out_offset;
-    piece.wants = share == Share::to_all ? below(view.size) : only(share == Share::to_root ? root : view.rank);
+    piece.wants =
+        share == ReduceShare::to_all ? below(view.size) : only(share == ReduceShare::to_root ? root : view.rank);
     return piece;
   }
 
   // So much of it, whose sum this rank alone gets from here: sum_and_give and the engine give it to the others.
-  ONSTREAM_EITHER Piece piece_for_home(std::uint64_t from, std::uint64_t length) const {
-    Piece piece = direct_piece();
+  ONSTREAM_EITHER ShareMove piece_for_home(std::uint64_t from, std::uint64_t length) const {
+    ShareMove piece = direct_piece();
     piece.wants = only(view.rank);
     piece.bytes = length;
     piece.in_offset += from;
@@ -133,7 +134,7 @@ struct BulkReduce : BulkReduceWork {
 
   // Whole packs in every buffer: nothing is asked that the posts have not said.
   template <class Group>
-  ONSTREAM_EITHER void run_usual(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_EITHER void run_usual(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
     const std::uint64_t own =
         (reinterpret_cast<std::uint64_t>(input) + in_offset) | (reinterpret_cast<std::uint64_t>(output) + out_offset);
     const bool whole = own % kGpuPack == 0;
@@ -157,22 +158,22 @@ struct BulkReduce : BulkReduceWork {
 
   // Adds up plain sums.
   template <class Group>
-  ONSTREAM_EITHER void add_plain(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
+  ONSTREAM_EITHER void add_plain(const Group& group, const Rendezvous<Group>& meeting, const ShareMove& piece,
                                  std::uint64_t begin, std::uint64_t step) const {
     using Sixteen = Pack<kGpuPack>;
     if (view.size == 2) {
-      add_up_few<2, 4, Sixteen, Terms::plain>(group, meeting, piece, begin, step);
+      add_up_few<2, 4, Sixteen, TermKind::plain>(group, meeting, piece, begin, step);
     } else if (view.size <= 4) {
-      add_up_few<4, 2, Sixteen, Terms::plain>(group, meeting, piece, begin, step);
+      add_up_few<4, 2, Sixteen, TermKind::plain>(group, meeting, piece, begin, step);
     } else {
-      add_up_few<kNear, 1, Sixteen, Terms::plain>(group, meeting, piece, begin, step);
+      add_up_few<kNear, 1, Sixteen, TermKind::plain>(group, meeting, piece, begin, step);
     }
   }
 
   // Each block gives the sums that it made itself, so it waits for no other one. Nobody else reads the places at other
   // ranks where it stores, in place neither: it was this block that loaded them. The ranks begin with different peers.
   template <class Group>
-  ONSTREAM_EITHER_CALL void sum_and_give(const Group& group, Meeting<Group> meeting) const {
+  ONSTREAM_EITHER_CALL void sum_and_give(const Group& group, Rendezvous<Group> meeting) const {
     const auto rank = static_cast<std::uint64_t>(group.rank());
     const auto threads = static_cast<std::uint64_t>(group.size());
     each_cut(group, [&](std::uint64_t from, std::uint64_t length) {
@@ -191,13 +192,13 @@ struct BulkReduce : BulkReduceWork {
 
   // Sums by the copy engine. This is the last use of the session before its end, so it works on a copy.
   template <class Group>
-  ONSTREAM_EITHER_CALL void sum_by_engine(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
+  ONSTREAM_EITHER_CALL void sum_by_engine(const Group& group, Session<Group> session, Rendezvous<Group> meeting) const {
     EngineSums<Group> engine(group, view, copier, meeting, {input, output, out_offset, part_bytes}, session.epoch());
     engine.push();
     for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
       if (!engine.await(session, chunk)) return engine.outlast();
-      Piece piece = piece_for_home(engine.begin_of(chunk), engine.bytes_of(chunk));
-      piece.from = Place::pushed;
+      ShareMove piece = piece_for_home(engine.begin_of(chunk), engine.bytes_of(chunk));
+      piece.from = DataPlace::pushed;
       if constexpr (kSerial<Group>) {
         add_up_serial(group, meeting, piece);
       } else {
@@ -212,7 +213,7 @@ struct BulkReduce : BulkReduceWork {
   // Whether sums go that way, of buffers in which whole packs lie. All ranks find the same: a rank has a slot if it
   // works out of place, and every rank does.
   template <class Group>
-  ONSTREAM_EITHER bool go_by_engine(const Meeting<Group>& meeting) const {
+  ONSTREAM_EITHER bool go_by_engine(const Rendezvous<Group>& meeting) const {
     bool all = copier.slot != nullptr;
     for (std::uint32_t peer = 0; peer < view.size && all; ++peer) {
       if (peer != view.rank) all = meeting.posted(peer, PostLine::input) != meeting.posted(peer, PostLine::output);
@@ -235,7 +236,7 @@ struct BulkReduce : BulkReduceWork {
   }
 
   template <class Group>
-  ONSTREAM_EITHER void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_EITHER void run_direct(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
     add_up(group, meeting, direct_piece(), first_of(group), step_of(group));
     session.meet();
   }
@@ -243,11 +244,11 @@ struct BulkReduce : BulkReduceWork {
   // The last that the session is asked for but its end, so that it works on a copy. Chunk by chunk; block b has every
   // blocks-th chunk, and its own region of the stage. The front half of a region has inputs, the back half sums.
   template <class Group>
-  ONSTREAM_EITHER_CALL void run_staged(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
+  ONSTREAM_EITHER_CALL void run_staged(const Group& group, Session<Group> session, Rendezvous<Group> meeting) const {
     const auto blocks = static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t region = view.stage_bytes / blocks / 256 * 256;
     const std::uint64_t place = region * group.block();
-    const std::uint64_t parts = share == Share::own ? view.size : 1;
+    const std::uint64_t parts = share == ReduceShare::own ? view.size : 1;
     const std::uint64_t most = region / 2 / parts / kDeal * kDeal;  // of a chunk
     const std::uint64_t begin = static_cast<std::uint64_t>(group.rank());
     for (std::uint64_t chunk = group.block(); chunk * most < bytes; chunk += blocks) {
@@ -258,24 +259,24 @@ struct BulkReduce : BulkReduceWork {
         group.copy_alone(stage + part * most, input + part * bytes + from, length);
       }
       if (!session.meet()) return;
-      Piece piece;
+      ShareMove piece;
       piece.bytes = length;
-      piece.from = Place::stages;
+      piece.from = DataPlace::stages;
       piece.in_offset = place;
       piece.out_offset = from;
       piece.wants = only(view.rank);
-      const bool kept = share == Share::own || share == Share::upward;
-      if (share == Share::own) piece.in_offset += most * view.rank;
+      const bool kept = share == ReduceShare::own || share == ReduceShare::upward;
+      if (share == ReduceShare::own) piece.in_offset += most * view.rank;
       if (!kept) {
         const std::uint64_t first = begin_of(view.rank, length);
-        piece.to = Place::stages;
+        piece.to = DataPlace::stages;
         piece.in_offset += first;
         piece.out_offset = place + region / 2 + first;
         piece.bytes = begin_of(view.rank + 1, length) - first;
       }
       add_up(group, meeting, piece, begin, group.size());
       if (!session.meet()) return;
-      if (kept || (share == Share::to_root && view.rank != root)) continue;
+      if (kept || (share == ReduceShare::to_root && view.rank != root)) continue;
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         const std::uint64_t first = begin_of(rank, length);
         const auto* sums = reinterpret_cast<const std::byte*>(meeting.stage(rank) + place + region / 2);
@@ -286,24 +287,26 @@ struct BulkReduce : BulkReduceWork {
   }
 
   template <class Group>
-  ONSTREAM_EITHER std::uint64_t source(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
-    if (piece.from == Place::stages) return meeting.stage(rank) + piece.in_offset;
+  ONSTREAM_EITHER std::uint64_t source(const Rendezvous<Group>& meeting, const ShareMove& piece,
+                                       std::uint32_t rank) const {
+    if (piece.from == DataPlace::stages) return meeting.stage(rank) + piece.in_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(input) + piece.in_offset;
-    if (piece.from == Place::pushed) {
+    if (piece.from == DataPlace::pushed) {
       return reinterpret_cast<std::uint64_t>(output) + rank * part_bytes + piece.in_offset - in_offset;
     }
     return meeting.posted(rank, PostLine::input) + piece.in_offset;
   }
   template <class Group>
-  ONSTREAM_EITHER std::uint64_t target(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
-    if (piece.to == Place::stages) return meeting.stage(rank) + piece.out_offset;
+  ONSTREAM_EITHER std::uint64_t target(const Rendezvous<Group>& meeting, const ShareMove& piece,
+                                       std::uint32_t rank) const {
+    if (piece.to == DataPlace::stages) return meeting.stage(rank) + piece.out_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(output) + piece.out_offset;
     return meeting.posted(rank, PostLine::output) + piece.out_offset;
   }
 
   // Sums one piece: packs begin, begin + step, ... of it. Not inlined: it is large.
   template <class Group>
-  ONSTREAM_EITHER_CALL void add_up(const Group& group, Meeting<Group> meeting, Piece piece, std::uint64_t begin,
+  ONSTREAM_EITHER_CALL void add_up(const Group& group, Rendezvous<Group> meeting, ShareMove piece, std::uint64_t begin,
                                    std::uint64_t step) const {
     if (adds == 0) return;  // an exclusive scan's first rank
     if constexpr (kSerial<Group>) {
@@ -316,22 +319,22 @@ struct BulkReduce : BulkReduceWork {
       if (access_width < sizeof(std::uint32_t)) {
         add_up_many(group, meeting, piece, begin, step);
       } else if (access_width < kGpuPack) {
-        add_up_few<kNear, 1, std::uint32_t, Terms::scaled>(group, meeting, piece, begin, step);
+        add_up_few<kNear, 1, std::uint32_t, TermKind::scaled>(group, meeting, piece, begin, step);
       } else {
-        add_up_few<kNear, 1, Pack<kGpuPack>, Terms::scaled>(group, meeting, piece, begin, step);
+        add_up_few<kNear, 1, Pack<kGpuPack>, TermKind::scaled>(group, meeting, piece, begin, step);
       }
     }
   }
 
   template <class Group>
-  ONSTREAM_EITHER Factor factor_of(const Meeting<Group>& meeting, std::uint32_t rank) const {
+  ONSTREAM_EITHER Factor factor_of(const Rendezvous<Group>& meeting, std::uint32_t rank) const {
     if (!Sum::scales(op)) return 0;
     return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
   }
 
   // The access width of every address from and to which a piece is added up.
   template <class Group>
-  ONSTREAM_EITHER std::uint32_t access_width_of_all(const Meeting<Group>& meeting, const Piece& piece) const {
+  ONSTREAM_EITHER std::uint32_t access_width_of_all(const Rendezvous<Group>& meeting, const ShareMove& piece) const {
     std::uint64_t all = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (has(adds, rank)) all |= source(meeting, piece, rank);
@@ -343,8 +346,8 @@ struct BulkReduce : BulkReduceWork {
   // Sums of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a thread, by
   // accesses of a Word. No call and no branch between the loads, so that all of them leave before the first is waited
   // for. A last, shorter pack is left to add_up_many().
-  template <int kRanks, int kPacks, class Word, Terms kTerms, class Group>
-  ONSTREAM_EITHER void add_up_few(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
+  template <int kRanks, int kPacks, class Word, TermKind kTerms, class Group>
+  ONSTREAM_EITHER void add_up_few(const Group& group, const Rendezvous<Group>& meeting, const ShareMove& piece,
                                   std::uint64_t begin, std::uint64_t step) const {
     using Sixteen = Pack<kGpuPack>;
     const Sixteen* from[kRanks];
@@ -357,7 +360,7 @@ struct BulkReduce : BulkReduceWork {
       const bool wants_it = rank < view.size && has(piece.wants, rank);
       from[k] = reinterpret_cast<const Sixteen*>(adds_it ? source(meeting, piece, rank) : 0);
       to[k] = reinterpret_cast<Sixteen*>(wants_it ? target(meeting, piece, rank) : 0);
-      by[k] = kTerms == Terms::scaled && adds_it ? factor_of(meeting, rank) : 0;
+      by[k] = kTerms == TermKind::scaled && adds_it ? factor_of(meeting, rank) : 0;
     }
     const std::uint64_t whole = piece.bytes / kGpuPack;
     const typename Sum::Op reduction = op;  // registers, as the arguments lie in memory
@@ -381,14 +384,14 @@ struct BulkReduce : BulkReduceWork {
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           if (from[k] == nullptr) continue;
-          if (kTerms == Terms::scaled && Sum::scales(reduction)) in[p][k] = Sum::scaled(in[p][k], by[k]);
+          if (kTerms == TermKind::scaled && Sum::scales(reduction)) in[p][k] = Sum::scaled(in[p][k], by[k]);
           if (k == 0) {  // everything begins with the first rank
             sum.start(in[p][k]);
           } else {
             sum.add(reduction, in[p][k]);
           }
         }
-        const Sixteen result = kTerms == Terms::plain ? sum.finish() : sum.finish(reduction, ranks);
+        const Sixteen result = kTerms == TermKind::plain ? sum.finish() : sum.finish(reduction, ranks);
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           if (to[k] != nullptr) store_words<Word>(to[k] + index, result);
@@ -401,7 +404,7 @@ struct BulkReduce : BulkReduceWork {
 
   // Reduces by any reduction over any number of ranks, one after the other.
   template <class Group>
-  ONSTREAM_EITHER_CALL void add_up_many(const Group&, Meeting<Group> meeting, Piece piece, std::uint64_t begin,
+  ONSTREAM_EITHER_CALL void add_up_many(const Group&, Rendezvous<Group> meeting, ShareMove piece, std::uint64_t begin,
                                         std::uint64_t step) const {
     constexpr int kBytes = kGpuPack;
     constexpr std::uint64_t kData = Sum::kData;
@@ -434,7 +437,7 @@ struct BulkReduce : BulkReduceWork {
 
   // The host's one thread: packs as large as a cache likes.
   template <class Group>
-  void add_up_serial(const Group&, const Meeting<Group>& meeting, const Piece& piece) const {
+  void add_up_serial(const Group&, const Rendezvous<Group>& meeting, const ShareMove& piece) const {
     using Many = Accumulator<Rule, kHostPack>;
     std::uint64_t from[kMostRanks];
     std::uint64_t to[kMostRanks];

@@ -22,7 +22,7 @@ struct TwoShotLl : LineWork {
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
     if (this->among_few([&]<int kOthers>() { run_all<kOthers>(group); })) return;
-    const Held held = begin(group);
+    const BlockParts held = begin(group);
     Session<Group> session(group, view, {named, bytes, signature}, held.epoch);
     if (!session.failed()) run(group, session, held);
     session.end();
@@ -75,7 +75,7 @@ struct TwoShotLl : LineWork {
   }
 
   template <class Group>
-  ONSTREAM_EITHER void run(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_EITHER void run(const Group& group, Session<Group>& session, const BlockParts& held) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t begin = first_of(group);
     const std::uint64_t units = (bytes + kData - 1) / kData;

@@ -20,25 +20,26 @@ std::string UserKernels::name() const {
 }
 
 std::string elements_of(const CollectiveCall& call) {
-  if (call.own == nullptr) return concat(call.count, " ", name_of(call.type));
-  return concat(call.count / call.element_bytes, " elements of ", call.element_bytes, " B by ", call.own->name());
+  if (call.user_kernels == nullptr) return concat(call.count, " ", name_of(call.type));
+  return concat(call.count / call.element_bytes, " elements of ", call.element_bytes, " B by ",
+                call.user_kernels->name());
 }
 
 CollectiveCall with_functor(CollectiveCall call, const UserKernels& kernels, const void* functor) {
   require(has_op(call.kind), name_of(call.kind), " reduces nothing, so it takes no reduction of your own");
-  require(!call.combine && call.own == nullptr, name_of(call.kind), " has a reduction of your own already");
+  require(!call.combine && call.user_kernels == nullptr, name_of(call.kind), " has a reduction of your own already");
   require(call.count <= std::numeric_limits<std::size_t>::max() / kernels.element_bytes, name_of(call.kind), ": ",
           call.count, " elements of ", kernels.element_bytes, " B are more than there are addresses");
   const auto* const bytes = static_cast<const std::byte*>(functor);
-  call.own = &kernels;
-  call.own_state.assign(bytes, bytes + kernels.functor_bytes);
+  call.user_kernels = &kernels;
+  call.user_state.assign(bytes, bytes + kernels.functor_bytes);
   const auto digest_of = [](const void* from, std::size_t length) {
     return std::hash<std::string_view>{}({static_cast<const char*>(from), length});
   };
   std::size_t digest = digest_of(kernels.mangled, std::string_view(kernels.mangled).size());
   digest = digest * 31 + kernels.element_bytes;
   if (kernels.told_by_bytes) digest = digest * 31 + digest_of(functor, kernels.functor_bytes);
-  call.own_digest = digest;
+  call.user_digest = digest;
   call.element_bytes = kernels.element_bytes;
   call.count *= kernels.element_bytes;
   call.type = ElementType::uint8;

@@ -9,7 +9,7 @@
 namespace onstream::collective {
 
 EdgeChannel::EdgeChannel(Fabric& fabric, BlockBudget& budget, const EdgeList& edges, std::size_t half)
-    : ground_(release_later(std::make_unique<Ground>())) {
+    : ground_(release_later(std::make_unique<EdgeChannelMemory>())) {
   const Parameters& parameters = fabric.parameters();
   require_same_parameters(fabric);
   const std::size_t size = 2 * half + 1;
@@ -26,7 +26,7 @@ EdgeChannel::EdgeChannel(Fabric& fabric, BlockBudget& budget, const EdgeList& ed
   // Nobody writes before all have set theirs up. Ends tell each other how many blocks they have (edges.hpp).
   budget_ = budget.enter(fabric, "the memory of a neighbourhood", BlockBudget::Blocks::all, {},
                          BlockBudget::limits_of(fabric));
-  order.ground = std::make_shared<const Kept>(Kept{ground_, budget_});
+  order.ground = std::make_shared<const EdgeChannelHold>(EdgeChannelHold{ground_, budget_});
   order.budget = budget_;
 }
 
@@ -34,7 +34,7 @@ void EdgeChannel::fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t
   const std::size_t size = 2 * half + 1;
   Device& device = *fabric.device();
   const std::size_t table = size * (sizeof(std::uint64_t) + sizeof(std::int32_t));
-  ground_->own = device.allocate(sizeof(State) + table, MemoryKind::device);
+  ground_->own = device.allocate(sizeof(ChannelState) + table, MemoryKind::device);
 
   std::vector<std::int32_t> worlds(size, fabric.rank());
   for (std::size_t i = 0; i < edges.in.size(); ++i) worlds[i] = std::max(0, edges.in[i].rank);
@@ -44,12 +44,12 @@ void EdgeChannel::fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t
     parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->peer(world)));
   }
   std::byte* const own = ground_->own->data();
-  std::byte* const parts_at = own + sizeof(State);
+  std::byte* const parts_at = own + sizeof(ChannelState);
   std::byte* const worlds_at = parts_at + size * sizeof(std::uint64_t);
   fabric.streams()->copy_now(parts_at, parts.data(), size * sizeof(std::uint64_t));
   fabric.streams()->copy_now(worlds_at, worlds.data(), size * sizeof(std::int32_t));
 
-  view_.state = reinterpret_cast<State*>(own);
+  view_.state = reinterpret_cast<ChannelState*>(own);
   view_.parts = reinterpret_cast<const std::uint64_t*>(parts_at);
   view_.worlds = reinterpret_cast<const std::int32_t*>(worlds_at);
   view_.rank = static_cast<std::uint32_t>(2 * half);

@@ -146,19 +146,21 @@ EdgeList edges_of_graph(const std::vector<int>& sources, const std::vector<int>&
 }
 
 void match(std::vector<EdgeList>& lists) {
-  const std::vector<EdgeList> said = lists;
+  const std::vector<EdgeList> stated = lists;
   const auto refuse = [&](int from, int to) {
     fail(ErrorCode::invalid_argument, "neighbourhood: rank ", from, " sends along ",
-         edges_between(said[static_cast<std::size_t>(from)].out, to), " edges to rank ", to, ", which receives along ",
-         edges_between(said[static_cast<std::size_t>(to)].in, from),
+         edges_between(stated[static_cast<std::size_t>(from)].out, to), " edges to rank ", to,
+         ", which receives along ", edges_between(stated[static_cast<std::size_t>(to)].in, from),
          " from it; both ends name an edge, and all ranks the same grid");
   };
   for (std::size_t i = 0; i < lists.size(); ++i) {
     const int rank = static_cast<int>(i);
     int with = -1;
-    const auto ins = [&](int other) -> const std::vector<EdgeEnd>& { return said[static_cast<std::size_t>(other)].in; };
+    const auto ins = [&](int other) -> const std::vector<EdgeEnd>& {
+      return stated[static_cast<std::size_t>(other)].in;
+    };
     const auto outs = [&](int other) -> const std::vector<EdgeEnd>& {
-      return said[static_cast<std::size_t>(other)].out;
+      return stated[static_cast<std::size_t>(other)].out;
     };
     if (!place_all(lists[i].out, rank, ins, with)) refuse(rank, with);
     if (!place_all(lists[i].in, rank, outs, with)) refuse(with, rank);

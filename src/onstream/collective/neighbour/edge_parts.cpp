@@ -15,10 +15,10 @@ void check_counts(const CollectiveCall& call, const char* what, const std::vecto
           " such neighbours");
 }
 
-std::vector<Part> counted(const CollectiveCall& call, const std::vector<std::size_t>& counts,
-                          const std::vector<std::size_t>& offsets) {
+std::vector<EdgePart> counted(const CollectiveCall& call, const std::vector<std::size_t>& counts,
+                              const std::vector<std::size_t>& offsets) {
   const std::size_t item = size_of(call.type);
-  std::vector<Part> parts(counts.size());
+  std::vector<EdgePart> parts(counts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (counts[i] == 0) continue;
     (void)bytes_of(call.kind, collective::end_of(call.kind, offsets[i], counts[i]), item);
@@ -29,23 +29,23 @@ std::vector<Part> counted(const CollectiveCall& call, const std::vector<std::siz
 
 enum class Of { all, each };  // the same bytes for all edges, or some for each
 
-std::vector<Part> alike(const CollectiveCall& call, std::size_t edges, Of of) {
-  std::vector<Part> parts(edges);
+std::vector<EdgePart> alike(const CollectiveCall& call, std::size_t edges, Of of) {
+  std::vector<EdgePart> parts(edges);
   if (edges == 0) return parts;
   const std::size_t one = bytes_of(call.kind, call.count, size_of(call.type), edges) / edges;
   for (std::size_t i = 0; i < edges; ++i) parts[i] = {of == Of::each ? i * one : 0, one};
   return parts;
 }
 
-std::size_t end_of(const std::vector<Part>& parts) {
+std::size_t end_of(const std::vector<EdgePart>& parts) {
   std::size_t end = 0;
-  for (const Part& part : parts) {
+  for (const EdgePart& part : parts) {
     if (part.bytes > 0) end = std::max(end, part.offset + part.bytes);
   }
   return end;
 }
 
-std::size_t most_of(const std::vector<EdgeEnd>& ends, const std::vector<Part>& parts) {
+std::size_t most_of(const std::vector<EdgeEnd>& ends, const std::vector<EdgePart>& parts) {
   std::size_t most = 0;
   for (std::size_t i = 0; i < ends.size(); ++i) {
     if (ends[i].rank >= 0) most = std::max(most, parts[i].bytes);

@@ -10,15 +10,15 @@
 namespace onstream::collective {
 
 // At one end of an edge, in bytes.
-struct Part {
+struct EdgePart {
   std::size_t offset = 0;
   std::size_t bytes = 0;
 };
 
 // There is a part for each place in the lists of edges, also where a grid ends.
 struct Parts {
-  std::vector<Part> out;  // of the input
-  std::vector<Part> in;   // of the output
+  std::vector<EdgePart> out;  // of the input
+  std::vector<EdgePart> in;   // of the output
   std::size_t input_bytes = 0;
   std::size_t output_bytes = 0;
   std::size_t most = 0;  // along one edge

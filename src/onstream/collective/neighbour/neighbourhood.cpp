@@ -24,9 +24,9 @@ using collective::CompiledCall;
 using collective::EdgeChannel;
 using collective::EdgeEnd;
 using collective::EdgeList;
+using collective::EdgePart;
 using collective::KernelLaunch;
 using collective::MoveEdges;
-using collective::Part;
 using collective::Parts;
 
 namespace {
@@ -84,7 +84,7 @@ class Neighbourhood::Implementation {
   void run(const CollectiveCall& call) { runner_.run_and_wait(channel_->order, prepare_compared(call)); }
 
  private:
-  friend class Neighbourhood::Planned;
+  friend class Neighbourhood::PlannedExchange;
 
   // --- arguments ---
 
@@ -100,18 +100,18 @@ class Neighbourhood::Implementation {
             " overlap; along edges nothing goes in place");
   }
 
-  collective::Machine machine() const {
+  collective::MachineTraits machine() const {
     return {.device = device_->kind(), .crowded = fabric_->crowded(), .paths = &fabric_->paths()};
   }
 
   // Edges of up to so many bytes go by lines, on all ranks.
   std::size_t small(const CollectiveCall& call) const {
-    const std::size_t room = (channel_->view().slot_lines - 1) * kLineData;
+    const std::size_t slot_bytes = (channel_->view().slot_lines - 1) * kLineData;
     switch (call.algorithm) {
       case Algorithm::automatic:
-        return std::min(
-            room, collective::most_by_lines(machine(), call.kind, static_cast<int>(std::max<std::size_t>(1, half_))));
-      case Algorithm::ll: return room;
+        return std::min(slot_bytes, collective::most_by_lines(machine(), call.kind,
+                                                              static_cast<int>(std::max<std::size_t>(1, half_))));
+      case Algorithm::ll: return slot_bytes;
       case Algorithm::simple: return 0;
       default:
         fail(ErrorCode::invalid_argument, name_of(call.kind), ": there is no algorithm ", name_of(call.algorithm),
@@ -173,7 +173,7 @@ class Neighbourhood::Implementation {
     body.announces = announces_ ? 1 : 0;
     std::uint64_t places = reinterpret_cast<std::uint64_t>(call.input) | reinterpret_cast<std::uint64_t>(call.output);
     std::size_t large = 0;
-    const auto count = [&](const Part& part, std::uint32_t& lines) {
+    const auto count = [&](const EdgePart& part, std::uint32_t& lines) {
       if (part.bytes > body.small) return false;
       lines = std::max(lines, 1 + static_cast<std::uint32_t>((part.bytes + kLineData - 1) / kLineData));
       places |= part.offset;
@@ -182,7 +182,7 @@ class Neighbourhood::Implementation {
     for (std::size_t k = 0; k < edges_.out.size(); ++k) {
       const EdgeEnd& edge = edges_.out[k];
       if (edge.rank < 0) continue;
-      const Part& part = parts.out[k];
+      const EdgePart& part = parts.out[k];
       if (!count(part, body.out_lines)) large += part.bytes;
       body.out[body.outs++] = {part.offset, part.bytes, static_cast<std::uint32_t>(half_ + k),
                                static_cast<std::uint32_t>(edge.place)};
@@ -190,9 +190,9 @@ class Neighbourhood::Implementation {
     for (std::size_t j = 0; j < edges_.in.size(); ++j) {
       const EdgeEnd& edge = edges_.in[j];
       if (edge.rank < 0) continue;
-      const Part& part = parts.in[j];
+      const EdgePart& part = parts.in[j];
       std::uint64_t at = 0;
-      if (!count(part, body.in_lines)) at = exposed(body.output + part.offset, part.bytes, edge.rank);
+      if (!count(part, body.in_lines)) at = exported(body.output + part.offset, part.bytes, edge.rank);
       body.bytes += part.bytes;
       body.in[body.ins++] = {part.offset, part.bytes, at, static_cast<std::uint32_t>(j),
                              static_cast<std::uint32_t>(half_ + static_cast<std::size_t>(edge.place))};
@@ -200,16 +200,16 @@ class Neighbourhood::Implementation {
     body.access_width = collective::access_width_of(places);
     KernelLaunch out;
     if (body.outs == 0 && body.ins == 0) return out;
-    const auto reach = kMost == collective::kFewEdges ? collective::Reach::near : collective::Reach::far;
+    const auto table = kMost == collective::kFewEdges ? collective::AddressTable::near : collective::AddressTable::far;
     const std::size_t lines = std::max(body.outs * body.out_lines, body.ins * body.in_lines);
-    out.set(collective::move_edges_kernel(reach), body, grid_of(lines, large));
+    out.set(collective::move_edges_kernel(table), body, grid_of(lines, large));
     return out;
   }
 
   // Where a source finds this rank's memory; 0: it cannot.
-  std::uint64_t exposed(const std::byte* address, std::size_t bytes, int peer) {
+  std::uint64_t exported(const std::byte* address, std::size_t bytes, int peer) {
     if (peer == fabric_->rank()) return reinterpret_cast<std::uint64_t>(address);
-    return fabric_->expose(address, bytes, peer).value_or(0);
+    return fabric_->export_to_peer(address, bytes, peer).value_or(0);
   }
 
   Grid grid_of(std::size_t lines, std::size_t large) const {
@@ -241,9 +241,9 @@ class Neighbourhood::Implementation {
   collective::Runner runner_;
 };
 
-class Neighbourhood::Planned final : public plan::PlannedCall {
+class Neighbourhood::PlannedExchange final : public plan::PlannedCall {
  public:
-  Planned(std::shared_ptr<Implementation> home, CollectiveCall call)
+  PlannedExchange(std::shared_ptr<Implementation> home, CollectiveCall call)
       : home_(std::move(home)), call_(std::move(call)), parts_(home_->checked_of_member(call_)) {}
 
   const Fabric* fabric() const override { return home_->fabric_.get(); }
@@ -315,7 +315,7 @@ const std::vector<int>& Neighbourhood::destinations() const { return implementat
 void Neighbourhood::run(const CollectiveCall& call, Stream stream) { implementation_->run(call, stream); }
 void Neighbourhood::run(const CollectiveCall& call) { implementation_->run(call); }
 std::shared_ptr<const plan::PlannedCall> Neighbourhood::planned(const CollectiveCall& call) const {
-  return std::make_shared<const Planned>(implementation_, call);
+  return std::make_shared<const PlannedExchange>(implementation_, call);
 }
 std::size_t Neighbourhood::device_bytes() const { return implementation_->device_bytes(); }
 

@@ -11,7 +11,7 @@ namespace onstream::collective {
 constexpr int kAtOnce = 8;
 
 struct LineWork {
-  View view;
+  ChannelView view;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::uint64_t bytes = 0;      // that one rank sends to one other
@@ -26,7 +26,7 @@ struct LineWork {
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
 
   // A block's epoch, and each rank's part.
-  struct Held {
+  struct BlockParts {
     Early epoch;
     std::uint64_t parts[kAtOnce];  // as begin() was told
     std::uint64_t here;            // this rank's own
@@ -41,13 +41,13 @@ struct LineWork {
 
   // All threads, first.
   template <class Group>
-  ONSTREAM_EITHER Held begin(const Group& group) const {
+  ONSTREAM_EITHER BlockParts begin(const Group& group) const {
     return begin(group, [](std::uint32_t number) { return number; });
   }
   // The same with the parts of the ranks rank(0), rank(1), ...
   template <class Group, class Rank>
-  ONSTREAM_EITHER Held begin(const Group& group, const Rank& rank) const {
-    Held held;
+  ONSTREAM_EITHER BlockParts begin(const Group& group, const Rank& rank) const {
+    BlockParts held;
     held.epoch = take_epoch(group);
     ONSTREAM_UNROLL
     for (int k = 0; k < kAtOnce; ++k) {
@@ -61,14 +61,14 @@ struct LineWork {
   }
 
   // The part of `rank`, where `held` has the parts in the ranks' order.
-  ONSTREAM_EITHER std::uint64_t part_of(const Held& held, std::uint32_t rank, int k) const {
+  ONSTREAM_EITHER std::uint64_t part_of(const BlockParts& held, std::uint32_t rank, int k) const {
     return rank < static_cast<std::uint32_t>(kAtOnce) ? held.parts[k] : view.parts[rank];
   }
 
   // For a Session, where only some hear from some: the word in which this thread's peer announces its start, if this
   // rank writes to it.
   template <class Group>
-  ONSTREAM_EITHER const std::uint64_t* early_look(const Group& group, const Held& held) const {
+  ONSTREAM_EITHER const std::uint64_t* early_look(const Group& group, const BlockParts& held) const {
     const auto peer = static_cast<std::uint32_t>(group.rank());
     if (flow == Flow::all || peer >= view.size || !has(receivers(flow, view.rank, view.size, root), peer)) {
       return nullptr;
@@ -94,7 +94,7 @@ struct LineWork {
   // Sends one unit to the ranks of `to`, each its own or all the same. `load(peer)` gives the pack for a rank. False:
   // failed.
   template <int kBytes, class Group, class Load>
-  ONSTREAM_EITHER bool send(const Group& group, Session<Group>& session, const Held& held, std::uint64_t to,
+  ONSTREAM_EITHER bool send(const Group& group, Session<Group>& session, const BlockParts& held, std::uint64_t to,
                             std::uint64_t unit, const Load& load) const {
     for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
       ONSTREAM_UNROLL_FEW_BYTES
@@ -192,15 +192,15 @@ struct LineWork {
 
   // And in a buffer: this rank's part, and those of the others, `stride` bytes from one rank's to the next one's.
   template <int kOthers, class Byte>
-  struct Places {
+  struct BufferParts {
     Byte* own;
     Byte* others[kOthers];
     ONSTREAM_EITHER std::uint64_t all() const { return reinterpret_cast<std::uint64_t>(own) ^ all_of(others); }
   };
   template <int kOthers, class Byte, class Group>
-  ONSTREAM_EITHER Places<kOthers, Byte> places_of(const Group& group, Byte* buffer, std::uint64_t stride,
-                                                  std::uint64_t unit_bytes) const {
-    Places<kOthers, Byte> places;
+  ONSTREAM_EITHER BufferParts<kOthers, Byte> places_of(const Group& group, Byte* buffer, std::uint64_t stride,
+                                                       std::uint64_t unit_bytes) const {
+    BufferParts<kOthers, Byte> places;
     Byte* const first = buffer + first_of(group) * unit_bytes;
     places.own = first + stride * view.rank;
     ONSTREAM_UNROLL
@@ -216,7 +216,7 @@ struct LineWork {
   };
   // `left` bytes of each, `ahead` bytes behind the places. Data that all get is loaded once.
   template <class Group, int kOthers, int kBytes>
-  ONSTREAM_EITHER void fetch(Packs<kOthers, kBytes>& packs, const Places<kOthers, const std::byte>& places,
+  ONSTREAM_EITHER void fetch(Packs<kOthers, kBytes>& packs, const BufferParts<kOthers, const std::byte>& places,
                              std::uint64_t ahead, std::uint64_t left, bool plain) const {
     using One = Pack<kBytes>;
     if (in_stride == 0) {

@@ -25,7 +25,7 @@ struct Whereabouts {
 
 // A table of Whereabouts. It is filled, and as long as there are ranks, only where `direct` says that each can address
 // the buffers.
-struct Known {
+struct WhereaboutsTable {
   const Whereabouts* at;
   bool direct;
   ONSTREAM_EITHER Whereabouts operator[](std::uint32_t peer) const { return direct ? at[peer] : Whereabouts{}; }
@@ -33,31 +33,31 @@ struct Known {
 
 // A value, without the session that opens it: arguments of calls stay in registers, and so does the session.
 template <class Group>
-class Meeting {
+class Rendezvous {
  public:
   // This block's epoch; and where a thread posts first, and where it looks, from a table that never changes.
-  struct Held {
+  struct PostPlaces {
     Early epoch;
     std::uint64_t there = 0;
     std::uint64_t here = 0;
   };
   // All threads, first.
-  ONSTREAM_EITHER static Held begin(const Group& group, const View& view, std::uint64_t signature) {
+  ONSTREAM_EITHER static PostPlaces begin(const Group& group, const ChannelView& view, std::uint64_t signature) {
     const std::uint32_t peer = static_cast<std::uint32_t>(group.rank()) / kPostLines;
     const Early epoch = Session<Group>::take_epoch(group, view, signature, Hears::everyone);
-    const Held held{epoch, view.parts[peer < view.size ? peer : 0], view.parts[view.rank]};
+    const PostPlaces held{epoch, view.parts[peer < view.size ? peer : 0], view.parts[view.rank]};
     group.settle(epoch.flags ^ held.there ^ held.here);
     group.wait_dependency();
     return held;
   }
   // Whether this thread posts, for its session.
-  ONSTREAM_EITHER static typename Session<Group>::Tells tells(const Group& group, const View& view) {
+  ONSTREAM_EITHER static typename Session<Group>::Tells tells(const Group& group, const ChannelView& view) {
     using Tells = typename Session<Group>::Tells;
     const bool posts = group.block() == 0 && static_cast<std::uint32_t>(group.rank()) < view.size * kPostLines;
     return posts && !kSerial<Group> ? Tells::addresses : Tells::data;
   }
 
-  ONSTREAM_EITHER Meeting(const Group& group, const View& view, const Held& held)
+  ONSTREAM_EITHER Rendezvous(const Group& group, const ChannelView& view, const PostPlaces& held)
       : group_(group), view_(view), held_(held) {}
 
   // All threads, failed or not. `mine[peer]` has the words for that peer's lines of input and output; `direct` says
@@ -142,8 +142,8 @@ class Meeting {
   ONSTREAM_EITHER Posts& seen() const { return group_.template shared<Posts>(); }
 
   const Group& group_;
-  const View& view_;
-  Held held_;
+  const ChannelView& view_;
+  PostPlaces held_;
   bool direct_ = false;
   bool usual_ = false;
 };

@@ -20,18 +20,19 @@ class Session {
 
   // All threads, first: takes this block's epoch, and stores the word that the next collective shall find. The last
   // warp stores it, which lets the next kernel in. Then comes group.wait_dependency(), and then a session.
-  ONSTREAM_EITHER static Early take_epoch(const Group& group, const View& view, std::uint64_t signature, Hears hears) {
+  ONSTREAM_EITHER static Early take_epoch(const Group& group, const ChannelView& view, std::uint64_t signature,
+                                          Hears hears) {
     if (view.late != 0) group.wait_dependency();
-    Turn* const epochs = view.state->epochs;
+    EpochCount* const epochs = view.state->epochs;
     const std::uint64_t word = group.load_relaxed(&epochs[group.block()].word);
     constexpr std::uint64_t kNever = ~std::uint64_t{0};
-    group.sync_or(word == kNever);                            // every thread has read it, and not only asked for it
-    constexpr int kTurns = kSerial<Group> ? 1 : kMostBlocks;  // a kernel of the host has one block
+    group.sync_or(word == kNever);  // every thread has read it, and not only asked for it
+    constexpr int kEpochCounts = kSerial<Group> ? 1 : kMostBlocks;  // a kernel of the host has one block
     const int first = (group.size() - 1) / kWarpThreads * kWarpThreads;
     if (is_of_last_warp(group)) {
       const std::uint64_t next = epoch_after(word, signature, hears);
       const int blocks = group.blocks();
-      for (int i = group.rank() - first; group.block() + i * blocks < kTurns; i += group.size() - first) {
+      for (int i = group.rank() - first; group.block() + i * blocks < kEpochCounts; i += group.size() - first) {
         group.store_relaxed(&epochs[group.block() + i * blocks].word, next);
       }
       if constexpr (!kSerial<Group>) group.fence();
@@ -46,7 +47,7 @@ class Session {
 
   // `announcement` is where the peer of this thread's number announces its starts (LineWork::early_look), or null: the
   // answer comes early, and may_write_to looks at it.
-  ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name, Early early,
+  ONSTREAM_EITHER Session(const Group& group, const ChannelView& view, const Name& name, Early early,
                           Tells tells = Tells::data, const std::uint64_t* announcement = nullptr)
       : group_(group), view_(view), name_(name), early_(early) {
     if constexpr (!kSerial<Group>) {
@@ -79,7 +80,7 @@ class Session {
   ONSTREAM_EITHER Line* slot(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part + slot_offset(view_, early_, from));
   }
-  ONSTREAM_EITHER static std::uint64_t slot_offset(const View& view, Early epoch, std::uint32_t from) {
+  ONSTREAM_EITHER static std::uint64_t slot_offset(const ChannelView& view, Early epoch, std::uint32_t from) {
     const std::uint64_t parity = epoch_after(epoch.word) & 1;
     return (parity * view.size + from) * view.slot_lines * sizeof(Line);
   }
@@ -89,7 +90,7 @@ class Session {
   }
   // The same in slots of LL128 lines, and their flag: a whole word, without data.
   ONSTREAM_EITHER Line* ll128_slot(std::uint64_t part, std::uint32_t from) const {
-    return reinterpret_cast<Line*>(part + view_.places.wide) + (parity() * view_.size + from) * view_.ll128_lines;
+    return reinterpret_cast<Line*>(part + view_.places.ll128) + (parity() * view_.size + from) * view_.ll128_lines;
   }
   ONSTREAM_EITHER std::uint64_t ll128_distance(int k) const {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.ll128_lines;
@@ -111,7 +112,8 @@ class Session {
   }
 
   // Where a rank with this part finds the announcement to it under number `index`.
-  ONSTREAM_EITHER static std::uint64_t* announcement_in(const View& view, std::uint64_t part, std::uint32_t index) {
+  ONSTREAM_EITHER static std::uint64_t* announcement_in(const ChannelView& view, std::uint64_t part,
+                                                        std::uint32_t index) {
     return reinterpret_cast<std::uint64_t*>(part + view.places.started) + index;
   }
 
@@ -239,15 +241,15 @@ class Session {
  private:
   // The ranks that have not made the announcement yet that allows to write to them.
   template <int kMost>
-  ONSTREAM_EITHER static std::uint64_t not_started(const Group& group, const View& view, Early epoch) {
+  ONSTREAM_EITHER static std::uint64_t not_started(const Group& group, const ChannelView& view, Early epoch) {
     const std::uint64_t before = (epoch_after(epoch.word) - 1) << 32;
     std::uint64_t marks[kMost] = {};
     ONSTREAM_UNROLL
     for (int k = 0; k < kMost; ++k) {
       const auto peer = static_cast<std::uint32_t>(k);
       if (peer >= view.size || peer == view.rank) continue;
-      const auto* const said = announcement_in(view, view.parts[view.rank], peer);
-      marks[k] = kSerial<Group> ? group.load_acquire(said) : group.load_relaxed(said);
+      const auto* const stated = announcement_in(view, view.parts[view.rank], peer);
+      marks[k] = kSerial<Group> ? group.load_acquire(stated) : group.load_relaxed(stated);
     }
     std::uint64_t absent = 0;
     ONSTREAM_UNROLL
@@ -308,7 +310,7 @@ class Session {
 
   ONSTREAM_EITHER_CALL static void tell_of(Session self, std::uint64_t peers, std::uint64_t step) {
     const Group& group = self.group_;
-    const View& view = self.view_;
+    const ChannelView& view = self.view_;
     group.sync();
     for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
       if (has(peers, peer)) group.store_release(self.words_of(peer) + view.rank, step);  // pairs with the acquire below
@@ -317,7 +319,7 @@ class Session {
   }
   ONSTREAM_EITHER_CALL static bool await_told_of(Session self, std::uint64_t peers, std::uint64_t step) {
     const Group& group = self.group_;
-    const View& view = self.view_;
+    const ChannelView& view = self.view_;
     const auto* mine = self.words_of(view.rank);
     for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
       if (has(peers, peer)) self.await(peer, [&] { return reached(group.load_acquire(mine + peer), step); });
@@ -350,8 +352,8 @@ class Session {
     if (is_other_call(wide, self.flag())) return true;
     const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLine::call));
     if (has_flag(call, self.epoch_flag()) && line_data(call) >> 1 != self.signature() >> 1) return true;
-    const std::uint64_t said = group.load_relaxed(self.announcement_of(peer));
-    return said >> 32 == self.mark() >> 32 && said != self.mark();
+    const std::uint64_t stated = group.load_relaxed(self.announcement_of(peer));
+    return stated >> 32 == self.mark() >> 32 && stated != self.mark();
   }
 
   // The flags of the first LL128 line of a slot, as an LL line has them.
@@ -411,17 +413,17 @@ class Session {
   }
 
   ONSTREAM_EITHER void fail_channel() const {
-    State* const together[] = {view_.state, view_.kin[0], view_.kin[1]};
-    for (State* const state : together) {
+    ChannelState* const together[] = {view_.state, view_.kin[0], view_.kin[1]};
+    for (ChannelState* const state : together) {
       if (state == nullptr) continue;
-      for (Turn& epoch : state->epochs) group_.store_relaxed(&epoch.failed, 1);
+      for (EpochCount& epoch : state->epochs) group_.store_relaxed(&epoch.failed, 1);
     }
   }
 
   // The last block to come here clears the slots and posts of this parity.
   ONSTREAM_EITHER_CALL static void clean(Session self) {
     const Group& group = self.group_;
-    const View& view = self.view_;
+    const ChannelView& view = self.view_;
     group.sync();
     bool last = false;
     if (group.rank() == 0) {
@@ -443,7 +445,7 @@ class Session {
   static constexpr std::uint64_t kSpoken = std::uint64_t{1} << 32;
 
   const Group& group_;
-  const View& view_;
+  const ChannelView& view_;
   Name name_;
   Early early_;
   std::uint64_t was_failed_ = 0;

@@ -53,7 +53,7 @@ template <class Group>
 constexpr bool kSerial = Group::kCrossMemory;
 
 // A block's count of epochs.
-struct Turn {
+struct EpochCount {
   // Epochs that are over, times 2; plus 1 if everybody heard from everybody in the last one; and from kHistory on a
   // digest of the calls in all of them.
   std::uint64_t word = 0;
@@ -72,8 +72,8 @@ struct Early {
 };
 
 // A rank's own, in its device's memory.
-struct State {
-  Turn epochs[kMostBlocks];
+struct ChannelState {
+  EpochCount epochs[kMostBlocks];
   std::uint64_t steps[kMostBlocks];    // meetings (Session::meet) that a block has had with the same block of all ranks
   std::uint64_t running = 0;           // not 0 while a collective of this channel runs
   std::uint64_t cleaned = 0;           // blocks that have come to the clearing
@@ -89,32 +89,32 @@ ONSTREAM_BOTH std::uint64_t stripes_of_part(std::uint64_t bytes, std::uint64_t r
 }
 
 // Where things lie in a rank's part, in bytes. Slots come first.
-struct Places {
+struct PartLayout {
   std::uint64_t posts = 0;
   std::uint64_t words = 0;    // of Session::meet: one a block and rank
   std::uint64_t started = 0;  // one a rank: the epoch and 32 bits of the signature
   std::uint64_t chunks = 0;   // two a rank, of engine_sums.hpp
-  std::uint64_t wide = 0;     // slots of LL128 lines
+  std::uint64_t ll128 = 0;    // slots of LL128 lines
   std::uint64_t stage = 0;
   std::uint64_t bytes = 0;  // of all
 };
 
-inline Places places_of(int size, std::uint64_t slot_lines, std::uint64_t ll128_lines, std::uint64_t stage_bytes) {
+inline PartLayout places_of(int size, std::uint64_t slot_lines, std::uint64_t ll128_lines, std::uint64_t stage_bytes) {
   const auto ranks = static_cast<std::uint64_t>(size);
-  Places places;
+  PartLayout places;
   places.posts = 2 * ranks * slot_lines * sizeof(Line);
   places.words = places.posts + 2 * ranks * kPostLines * sizeof(Line);
   places.started = places.words + kMostBlocks * ranks * sizeof(std::uint64_t);
   places.chunks = places.started + ranks * sizeof(std::uint64_t);
-  places.wide = (places.chunks + 2 * ranks * sizeof(std::uint64_t) + 127) / 128 * 128;
-  places.stage = places.wide + 2 * ranks * ll128_lines * sizeof(Line);
+  places.ll128 = (places.chunks + 2 * ranks * sizeof(std::uint64_t) + 127) / 128 * 128;
+  places.stage = places.ll128 + 2 * ranks * ll128_lines * sizeof(Line);
   places.bytes = places.stage + stage_bytes;
   return places;
 }
 
 // A channel, as kernels see it.
-struct View {
-  State* state = nullptr;
+struct ChannelView {
+  ChannelState* state = nullptr;
   const std::uint64_t* parts = nullptr;  // each rank's part, as this rank addresses it
   std::uint32_t rank = 0;                // in the team
   std::uint32_t size = 1;
@@ -123,9 +123,9 @@ struct View {
   std::uint32_t channel = 0;
   std::uint32_t late = 0;  // not 0: the epoch is taken behind all earlier work of the stream (runner.cpp)
   std::uint64_t stage_bytes = 0;
-  Places places;
+  PartLayout places;
   const std::int32_t* worlds = nullptr;  // each rank's number in the world
-  State* kin[2] = {};                    // of channels whose collectives are stages of one: they fail together
+  ChannelState* kin[2] = {};             // of channels whose collectives are stages of one: they fail together
   WaitView wait;
 };
 
@@ -169,7 +169,7 @@ ONSTREAM_BOTH std::uint64_t senders(Flow flow, std::uint32_t rank, std::uint32_t
 }
 
 // The k-th after this one, of all in a circle: everybody begins with another.
-ONSTREAM_EITHER std::uint32_t rank_after(const View& view, std::uint32_t k) {
+ONSTREAM_EITHER std::uint32_t rank_after(const ChannelView& view, std::uint32_t k) {
   return view.rank + k < view.size ? view.rank + k : view.rank + k - view.size;
 }
 

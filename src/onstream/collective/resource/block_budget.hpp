@@ -35,7 +35,7 @@ class BlockBudget {
   };
 
   // A channel's. Calls of one channel are prepared in the same order on every rank.
-  class Part {
+  class BudgetShare {
    public:
     // Counts a call: so many blocks it may have at most.
     int of_next_call();
@@ -46,11 +46,11 @@ class BlockBudget {
 
    private:
     friend class BlockBudget;
-    struct Step {
+    struct LimitStep {
       std::uint64_t from;  // the first call
       int blocks;
     };
-    Part(std::shared_ptr<std::mutex> mutex, Blocks how, std::span<const int> ranks)
+    BudgetShare(std::shared_ptr<std::mutex> mutex, Blocks how, std::span<const int> ranks)
         : mutex_(std::move(mutex)), how_(how), ranks_(ranks.begin(), ranks.end()) {}
     void step_to(std::uint64_t from, int blocks);
     int blocks_of(std::uint64_t call);
@@ -59,7 +59,7 @@ class BlockBudget {
     std::vector<int> ranks_;
     std::uint64_t calls_ = 0;
     int kept_ = 0;
-    std::vector<Step> steps_;
+    std::vector<LimitStep> steps_;
   };
 
   // The limits of one rank.
@@ -73,11 +73,11 @@ class BlockBudget {
 
   // The part of a channel that is being made. Collective over the world, with two barriers of it. This rank's device
   // work for the channel is done before. `ranks` are those whose calls of it have as many blocks as this rank's.
-  std::shared_ptr<Part> enter(Fabric& fabric, std::string_view topic, Blocks how, std::span<const int> ranks,
-                              const Limits& limits);
+  std::shared_ptr<BudgetShare> enter(Fabric& fabric, std::string_view topic, Blocks how, std::span<const int> ranks,
+                                     const Limits& limits);
 
   // The blocks that there are, and the channels that want some.
-  struct Wanted {
+  struct WantedBlocks {
     int limit = 1;
     int most = 1;
     bool shared = false;
@@ -85,15 +85,15 @@ class BlockBudget {
     Blocks how = Blocks::in_order;
   };
   // The blocks of a kernel of each channel.
-  static int share(const Wanted& wanted);
+  static int share(const WantedBlocks& wanted);
   // Whether all channels have room for one block each, or for the blocks that they keep.
-  static bool fits(const Wanted& wanted);
+  static bool fits(const WantedBlocks& wanted);
 
  private:
-  void warn_of(const Wanted& wanted);
+  void warn_of(const WantedBlocks& wanted);
 
   std::shared_ptr<std::mutex> mutex_ = std::make_shared<std::mutex>();
-  std::vector<std::weak_ptr<Part>> parts_;  // in the order in which they were made, on every rank the same
+  std::vector<std::weak_ptr<BudgetShare>> parts_;  // in the order in which they were made, on every rank the same
   bool warned_ = false;
 };
 

@@ -32,16 +32,16 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
 }};
 
 // The bytes of sums that the copy engine would move for each rank, which are a rank's share; 0 if it cannot.
-std::uint64_t share_for_engine(const CollectiveCall& call, const Machine& machine) {
+std::uint64_t share_for_engine(const CollectiveCall& call, const MachineTraits& machine) {
   const auto size = static_cast<std::uint64_t>(machine.size);
   const std::uint64_t bytes = call.count * size_of(call.type);
-  const bool sums = call.kind == OpKind::all_reduce && call.op == ReduceOp::sum && call.own == nullptr;
+  const bool sums = call.kind == OpKind::all_reduce && call.op == ReduceOp::sum && call.user_kernels == nullptr;
   const bool has_kernel = machine.device == DeviceKind::host || size_of(call.type) > 1;
   const bool evenly = bytes % (size * deal_for(size_of(call.type))) == 0;
   return sums && has_kernel && evenly && call.input != call.output ? bytes / size : 0;
 }
 // For moves: the average bytes that this rank sends to each peer to which it sends any.
-std::uint64_t part_for_engine(const CollectiveCall& call, const Machine& machine) {
+std::uint64_t part_for_engine(const CollectiveCall& call, const MachineTraits& machine) {
   if (call.kind == OpKind::broadcast && machine.size > 2) return 0;  // ranks forward to each other
   std::uint64_t all = 0;
   std::uint64_t peers = 0;
@@ -60,7 +60,7 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
   return ranks > 2 && bytes / (ranks - 2) >= chain_bytes;
 }
 
-bool asks_engine(const CollectiveCall& call, const Machine& machine) {
+bool asks_engine(const CollectiveCall& call, const MachineTraits& machine) {
   if (machine.engine == EngineUse::off || machine.size < 2 || machine.size > kNear) return false;
   const std::uint64_t bytes = has_op(call.kind) ? share_for_engine(call, machine) : part_for_engine(call, machine);
   if (machine.engine == EngineUse::on) return bytes > 0;
@@ -75,7 +75,7 @@ bool is_by_lines(Algorithm algorithm) {
 
 std::span<const AlgorithmRow> algorithms() { return kRows; }
 
-std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine) {
+std::vector<Staged> stages_on(const CollectiveCall& call, const MachineTraits& machine) {
   const Groups groups(machine.size, machine.group, machine.rank);
   std::vector<Staged> out;
   for (const Stage& stage : stages_of(in_sums(call, nullptr), groups, nullptr)) {
@@ -83,31 +83,31 @@ std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine
     const auto size = static_cast<int>((within ? groups.within() : groups.across()).size());
     const std::size_t slots = machine.slot_bytes * static_cast<std::size_t>(machine.size / size);
     const std::size_t wide = machine.ll128_bytes * static_cast<std::size_t>(machine.size / size);
-    const Machine part{.device = machine.device,
-                       .rank = within ? groups.index : groups.group,
-                       .size = size,
-                       .slot_bytes = slots,
-                       .ll128_bytes = wide,
-                       .crowded = machine.crowded,
-                       .paths = machine.paths};
+    const MachineTraits part{.device = machine.device,
+                             .rank = within ? groups.index : groups.group,
+                             .size = size,
+                             .slot_bytes = slots,
+                             .ll128_bytes = wide,
+                             .crowded = machine.crowded,
+                             .paths = machine.paths};
     out.push_back({stage.among, stage.call, part, &choose(stage.call, part)});
   }
   return out;
 }
-Refusal refusal_of(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine) {
+Refusal refusal_of(const AlgorithmRow& row, const CollectiveCall& call, const MachineTraits& machine) {
   const bool has_kernel =
       row.algorithm == Algorithm::ll || row.algorithm == Algorithm::two_shot || row.algorithm == Algorithm::simple;
-  if (call.own != nullptr && !has_kernel) return Refusal::no_kernel_of_yours;
+  if (call.user_kernels != nullptr && !has_kernel) return Refusal::no_kernel_of_yours;
   const Refusal refusal = row.refuses(call, machine);
   const bool other_bits = *row.own_order != 0 && has_op(call.kind) && order_matters(call.type);
   return refusal == Refusal::none && call.deterministic && other_bits ? Refusal::other_order : refusal;
 }
 
-std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine) {
+std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const MachineTraits& machine) {
   return text_of(refusal_of(row, call, machine), row, call, machine);
 }
 
-const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
+const AlgorithmRow& choose(const CollectiveCall& call, const MachineTraits& machine) {
   const AlgorithmRow* best = nullptr;
   double best_us = 0;
   for (const AlgorithmRow& row : kRows) {
@@ -130,7 +130,7 @@ const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
   return *best;
 }
 
-std::string explain(const CollectiveCall& call, const Machine& machine) {
+std::string explain(const CollectiveCall& call, const MachineTraits& machine) {
   const AlgorithmRow& chosen = choose(call, machine);
   const bool direct = chosen.algorithm == Algorithm::simple;
   const bool engine = direct && asks_engine(call, machine);

@@ -15,8 +15,8 @@ struct AlgorithmRow {
   Algorithm algorithm;
   const char* what;
   // Apart from the conditions that all have in common.
-  Refusal (*refuses)(const CollectiveCall& call, const Machine& machine);
-  double (*cost_us)(const CollectiveCall& call, const Machine& machine);
+  Refusal (*refuses)(const CollectiveCall& call, const MachineTraits& machine);
+  double (*cost_us)(const CollectiveCall& call, const MachineTraits& machine);
   const char* never_by_itself = "";  // why it is taken only by calls that ask for it
   const char* own_order = "";        // the order in which it adds, where that is not the ranks' own
 };
@@ -27,17 +27,17 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
 
 // Whether a call by direct asks the copy engine, on a machine's rank, where everybody can address all buffers
 // (simple_move.hpp, engine_sums.hpp).
-bool asks_engine(const CollectiveCall& call, const Machine& machine);
+bool asks_engine(const CollectiveCall& call, const MachineTraits& machine);
 
 std::span<const AlgorithmRow> algorithms();
 // Whether it moves LL lines: then no rank needs to know where another's buffers are.
 bool is_by_lines(Algorithm algorithm);
 // Why this one cannot do the call: it never can, or not with the same bits as the others. why_not() in words.
-Refusal refusal_of(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine);
-std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine);
+Refusal refusal_of(const AlgorithmRow& row, const CollectiveCall& call, const MachineTraits& machine);
+std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const MachineTraits& machine);
 // The one that the call names, or the cheapest that can. Throws invalid_argument with the reason.
-const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine);
+const AlgorithmRow& choose(const CollectiveCall& call, const MachineTraits& machine);
 // All of them, with their costs or reasons; the chosen one first.
-std::string explain(const CollectiveCall& call, const Machine& machine);
+std::string explain(const CollectiveCall& call, const MachineTraits& machine);
 
 }  // namespace onstream::collective

@@ -17,13 +17,13 @@ using path::Cost;
 // The bytes that one rank sends to one other.
 double message_bytes(const CollectiveCall& call) { return static_cast<double>(call.count * size_of(call.type)); }
 
-const Cost& cost_of(Algorithm algorithm, const CollectiveCall& call, const Machine& machine) {
+const Cost& cost_of(Algorithm algorithm, const CollectiveCall& call, const MachineTraits& machine) {
   const path::Link link = path::link_of(machine.device, machine.crowded);
   return machine.paths->cost(call.kind, link, algorithm, message_bytes(call));
 }
 
 double second_trip(const Cost& cost, int peers) { return cost.trip_us + cost.trip_peer_us * peers; }
-double base(const Cost& cost, const Machine& machine) { return cost.base_us + cost.peer_us * (machine.size - 1); }
+double base(const Cost& cost, const MachineTraits& machine) { return cost.base_us + cost.peer_us * (machine.size - 1); }
 
 double line_base(const Cost& cost, double bytes) {
   constexpr double kOneRound = 8192;
@@ -38,21 +38,21 @@ double longer_sums(const CollectiveCall& call) {
 
 }  // namespace
 
-double ll_us(const CollectiveCall& call, const Machine& machine) {
+double ll_us(const CollectiveCall& call, const MachineTraits& machine) {
   const Cost& cost = cost_of(Algorithm::ll, call, machine);
   const double bytes = message_bytes(call);
   const double moved = bytes * (machine.size - 1) * (has_op(call.kind) ? cost.sum_weight : 1);
   return line_base(cost, bytes) + moved / cost.bytes_per_us;
 }
 
-double two_shot_us(const CollectiveCall& call, const Machine& machine) {
+double two_shot_us(const CollectiveCall& call, const MachineTraits& machine) {
   const Cost& cost = cost_of(Algorithm::two_shot, call, machine);
   const double part = message_bytes(call) / machine.size;
   return line_base(cost, part) + second_trip(cost, machine.size - 1) +
          (cost.sum_weight + 1) * part * (machine.size - 1) / cost.bytes_per_us;
 }
 
-double ll128_us(const CollectiveCall& call, const Machine& machine) {
+double ll128_us(const CollectiveCall& call, const MachineTraits& machine) {
   const Cost& cost = cost_of(Algorithm::ll128, call, machine);
   double part = message_bytes(call);
   double at_rest = cost.base_us;
@@ -64,7 +64,7 @@ double ll128_us(const CollectiveCall& call, const Machine& machine) {
   return at_rest + part * (machine.size - 1) / cost.bytes_per_us;
 }
 
-double simple_us(const CollectiveCall& call, const Machine& machine) {
+double simple_us(const CollectiveCall& call, const MachineTraits& machine) {
   const Cost& cost = cost_of(Algorithm::simple, call, machine);
   const double bytes = message_bytes(call);
   constexpr double kForwarding = 10;  // until an announced step is forwarded, and has arrived
@@ -79,11 +79,11 @@ double simple_us(const CollectiveCall& call, const Machine& machine) {
 }
 
 // Copies go one after the other: the engines of a GPU share its links anyway.
-double copy_us(const CollectiveCall& call, const Machine& machine) {
+double copy_us(const CollectiveCall& call, const MachineTraits& machine) {
   return cost_of(Algorithm::copy, call, machine).of_bytes(message_bytes(call) * (machine.size - 1));
 }
 
-double ring_us(const CollectiveCall& call, const Machine& machine) {
+double ring_us(const CollectiveCall& call, const MachineTraits& machine) {
   const Cost& cost = cost_of(Algorithm::ring, call, machine);
   const double bytes = message_bytes(call);
   double steps = machine.size - 1;
@@ -97,7 +97,7 @@ double ring_us(const CollectiveCall& call, const Machine& machine) {
 }
 
 // The root moves as much as it has children; windows follow each other along the levels.
-double tree_us(const CollectiveCall& call, const Machine& machine) {
+double tree_us(const CollectiveCall& call, const MachineTraits& machine) {
   const Cost& cost = cost_of(Algorithm::tree, call, machine);
   const double levels = std::ceil(std::log2(machine.size));
   const double back = call.kind == OpKind::all_reduce ? 1 : 0;
@@ -106,7 +106,7 @@ double tree_us(const CollectiveCall& call, const Machine& machine) {
 }
 
 // log2 of the ranks steps each way; ranks beyond a power of two send their data to their mates and get it back.
-double halving_us(const CollectiveCall& call, const Machine& machine) {
+double halving_us(const CollectiveCall& call, const MachineTraits& machine) {
   const Cost& cost = cost_of(Algorithm::halving_doubling, call, machine);
   const double core = std::exp2(std::floor(std::log2(machine.size)));
   const double beyond = core < machine.size ? 1 : 0;
@@ -117,7 +117,7 @@ double halving_us(const CollectiveCall& call, const Machine& machine) {
   return base(cost, machine) + steps * cost.step_us + moved / cost.bytes_per_us;
 }
 
-double hierarchical_us(const CollectiveCall& call, const Machine& machine) {
+double hierarchical_us(const CollectiveCall& call, const MachineTraits& machine) {
   double sum_us = 0;
   if (const double longer = longer_sums(call); longer > 1) {  // to floats and back, a kernel each
     const double kernel_us = cost_of(Algorithm::ll, call, machine).base_us;
@@ -128,7 +128,7 @@ double hierarchical_us(const CollectiveCall& call, const Machine& machine) {
   return sum_us;
 }
 
-bool ll128_in_two_shots(const CollectiveCall& call, const Machine& machine) {
+bool ll128_in_two_shots(const CollectiveCall& call, const MachineTraits& machine) {
   if (call.kind != OpKind::all_reduce || machine.size < 2) return false;
   const Cost& cost = cost_of(Algorithm::ll128, call, machine);
   const double bytes = message_bytes(call);
@@ -137,7 +137,7 @@ bool ll128_in_two_shots(const CollectiveCall& call, const Machine& machine) {
   return bytes > cost.one_shot_bytes || more_sent / cost.bytes_per_us > second_trip(cost, machine.size - 1);
 }
 
-std::size_t most_by_lines(const Machine& machine, OpKind kind, int edges) {
+std::size_t most_by_lines(const MachineTraits& machine, OpKind kind, int edges) {
   const path::Link link = path::link_of(machine.device, machine.crowded);
   const Cost& lines = machine.paths->cost(kind, link, Algorithm::ll, 0);
   const Cost& simple = machine.paths->cost(kind, link, Algorithm::simple, 0);

@@ -11,7 +11,7 @@ namespace onstream::collective {
 // The calls that may ask the copy engine to move data (collective_engine): none; those with large data; all.
 enum class EngineUse { off, large, on };
 
-struct Machine {
+struct MachineTraits {
   DeviceKind device = DeviceKind::host;
   int rank = 0;
   int size = 1;

@@ -31,16 +31,16 @@ enum class Refusal {
   other_order,
 };
 
-Refusal ll_refuses(const CollectiveCall& call, const Machine& machine);
-Refusal two_shot_refuses(const CollectiveCall& call, const Machine& machine);
-Refusal ll128_refuses(const CollectiveCall& call, const Machine& machine);
-Refusal simple_refuses(const CollectiveCall& call, const Machine& machine);
-Refusal copy_refuses(const CollectiveCall& call, const Machine& machine);
-Refusal ring_refuses(const CollectiveCall& call, const Machine& machine);
-Refusal tree_refuses(const CollectiveCall& call, const Machine& machine);
-Refusal halving_refuses(const CollectiveCall& call, const Machine& machine);
-Refusal hierarchical_refuses(const CollectiveCall& call, const Machine& machine);
+Refusal ll_refuses(const CollectiveCall& call, const MachineTraits& machine);
+Refusal two_shot_refuses(const CollectiveCall& call, const MachineTraits& machine);
+Refusal ll128_refuses(const CollectiveCall& call, const MachineTraits& machine);
+Refusal simple_refuses(const CollectiveCall& call, const MachineTraits& machine);
+Refusal copy_refuses(const CollectiveCall& call, const MachineTraits& machine);
+Refusal ring_refuses(const CollectiveCall& call, const MachineTraits& machine);
+Refusal tree_refuses(const CollectiveCall& call, const MachineTraits& machine);
+Refusal halving_refuses(const CollectiveCall& call, const MachineTraits& machine);
+Refusal hierarchical_refuses(const CollectiveCall& call, const MachineTraits& machine);
 
-std::string text_of(Refusal refusal, const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine);
+std::string text_of(Refusal refusal, const AlgorithmRow& row, const CollectiveCall& call, const MachineTraits& machine);
 
 }  // namespace onstream::collective

@@ -4,7 +4,7 @@
 
 namespace onstream::collective {
 
-CollectiveCall as_asked(CollectiveCall call, const std::string& parameter, const Machine& machine) {
+CollectiveCall as_asked(CollectiveCall call, const std::string& parameter, const MachineTraits& machine) {
   if (call.algorithm != Algorithm::automatic || parameter == "auto") return call;
   const Algorithm algorithm = algorithm_of(parameter);
   for (const AlgorithmRow& row : algorithms()) {
@@ -13,7 +13,7 @@ CollectiveCall as_asked(CollectiveCall call, const std::string& parameter, const
   return call;
 }
 
-CollectiveCall select(const CollectiveCall& call, const std::string& parameter, const Machine& machine) {
+CollectiveCall select(const CollectiveCall& call, const std::string& parameter, const MachineTraits& machine) {
   CollectiveCall asked = as_asked(call, parameter, machine);
   asked.algorithm = choose(asked, machine).algorithm;
   return asked;

@@ -10,8 +10,8 @@
 namespace onstream::collective {
 
 // The call with the algorithm that the parameter asks for, where the call names none and that one can do it.
-CollectiveCall as_asked(CollectiveCall call, const std::string& parameter, const Machine& machine);
+CollectiveCall as_asked(CollectiveCall call, const std::string& parameter, const MachineTraits& machine);
 // The call with the algorithm that it takes. Throws invalid_argument with the reason where it names one that cannot.
-CollectiveCall select(const CollectiveCall& call, const std::string& parameter, const Machine& machine);
+CollectiveCall select(const CollectiveCall& call, const std::string& parameter, const MachineTraits& machine);
 
 }  // namespace onstream::collective

@@ -11,9 +11,9 @@ namespace onstream::collective {
 struct Staged {
   Among among;
   CollectiveCall call;
-  Machine machine;
+  MachineTraits machine;
   const AlgorithmRow* row;
 };
-std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine);
+std::vector<Staged> stages_on(const CollectiveCall& call, const MachineTraits& machine);
 
 }  // namespace onstream::collective

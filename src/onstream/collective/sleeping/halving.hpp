@@ -11,20 +11,20 @@
 namespace onstream::collective {
 
 // Where the data to be passed on lies.
-enum class Kept : std::uint32_t { in_output, in_stage };
+enum class PassedFrom : std::uint32_t { in_output, in_stage };
 
 // The contents of a stage: partial sums, which may be longer than results, or data that is passed on as it is.
-enum class Held : std::uint32_t { sums, results };
+enum class StageContents : std::uint32_t { sums, results };
 
 struct Halving {
   const PassWork& work;
-  Kept kept;
+  PassedFrom kept;
   std::uint64_t longer;  // partial sums are so many times as long as results
   std::uint32_t core;
   std::uint32_t mate;  // or view.size: none
   std::uint32_t levels = 0;
 
-  ONSTREAM_BODY Halving(const PassWork& of, Kept where, std::uint64_t times = 1)
+  ONSTREAM_BODY Halving(const PassWork& of, PassedFrom where, std::uint64_t times = 1)
       : work(of), kept(where), longer(times), core(of.core()), mate(of.mate()) {
     for (std::uint32_t ranks = core; ranks > 1; ranks /= 2) ++levels;
   }
@@ -32,7 +32,7 @@ struct Halving {
   ONSTREAM_BODY bool beyond() const { return work.view.rank >= core; }
   ONSTREAM_BODY bool has_mate() const { return mate < work.view.size; }
   ONSTREAM_BODY bool all_in_core() const { return core == work.view.size; }
-  ONSTREAM_BODY bool in_stage() const { return kept == Kept::in_stage; }
+  ONSTREAM_BODY bool in_stage() const { return kept == PassedFrom::in_stage; }
   ONSTREAM_BODY std::uint64_t mates() const { return has_mate() ? only(mate) : 0; }
   ONSTREAM_BODY std::uint32_t partner(std::uint32_t level) const { return work.view.rank ^ 1u << level; }
   ONSTREAM_BODY std::uint64_t partners(std::uint32_t level) const { return beyond() ? 0 : only(partner(level)); }
@@ -42,25 +42,25 @@ struct Halving {
   // A window is a piece for each rank of the core, in a row (all_reduce), or a piece of each rank's part.
   ONSTREAM_BODY bool in_a_row() const { return work.kind == OpKind::all_reduce; }
   ONSTREAM_BODY std::uint64_t held() const { return in_a_row() ? core : work.view.size; }  // pieces
-  struct Cut {
+  struct HalvingCut {
     std::uint64_t piece = 0;
     std::uint64_t each = 0;  // of a window, where it is counted
     std::uint64_t windows = 0;
   };
   template <class Group>
-  ONSTREAM_BODY Cut cut(const Group& group) const {
+  ONSTREAM_BODY HalvingCut cut(const Group& group) const {
     const std::uint64_t pieces = in_a_row() ? core : 1;
     const std::uint64_t dealt = pieces * static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t even = ((work.bytes + dealt - 1) / dealt + 15) / 16 * 16;
     const std::uint64_t most =
         in_stage() ? epoch_bytes(group) / held() / (longer == 1 ? 1 : longer + 1) / 16 * 16 : PassWork::kMostPiece;
-    Cut cut;
+    HalvingCut cut;
     cut.piece = even < most ? even : most;
     cut.each = pieces * cut.piece;
     cut.windows = (work.bytes + cut.each - 1) / cut.each;
     return cut;
   }
-  struct Window {
+  struct HalvingWindow {
     std::uint64_t begin = 0;  // in the vector, or in each part
     std::uint64_t piece = 0;
     std::uint64_t epoch = 0;
@@ -68,15 +68,16 @@ struct Halving {
 
   // The data of some ranks of the core in a window: a span where they lie in a row, else one for each part, and those
   // of their mates.
-  struct Span {
+  struct HalvingSpan {
     std::uint64_t offset = 0;  // in the buffer of all parts
     std::uint64_t place = 0;   // among results in the stage
     std::uint64_t bytes = 0;
     std::uint32_t part = 0;
   };
   ONSTREAM_BODY std::uint32_t spans(std::uint32_t ranks) const { return in_a_row() ? 1 : 2 * ranks; }
-  ONSTREAM_BODY Span span(const Window& window, std::uint32_t from, std::uint32_t ranks, std::uint32_t i) const {
-    Span span;
+  ONSTREAM_BODY HalvingSpan span(const HalvingWindow& window, std::uint32_t from, std::uint32_t ranks,
+                                 std::uint32_t i) const {
+    HalvingSpan span;
     span.part = from;
     if (!in_a_row()) span.part += i < ranks ? i : core + i - ranks;
     span.place = span.part * window.piece;
@@ -95,10 +96,11 @@ struct Halving {
     return work.region(group) / 2 / 16 * 16;
   }
   template <class Group>
-  ONSTREAM_BODY std::byte* place(const Group& group, const Meeting<Group>& meeting, std::uint32_t rank,
-                                 const Window& window, const Span& span, Held what = Held::results) const {
+  ONSTREAM_BODY std::byte* place(const Group& group, const Rendezvous<Group>& meeting, std::uint32_t rank,
+                                 const HalvingWindow& window, const HalvingSpan& span,
+                                 StageContents what = StageContents::results) const {
     const std::uint64_t sums = longer == 1 ? 0 : longer * held() * window.piece;  // results lie behind them
-    const std::uint64_t place = what == Held::sums ? longer * span.place : sums + span.place;
+    const std::uint64_t place = what == StageContents::sums ? longer * span.place : sums + span.place;
     return reinterpret_cast<std::byte*>(meeting.stage(rank) + work.region(group) * group.block() +
                                         (window.epoch & 1) * epoch_bytes(group) + place);
   }
@@ -107,10 +109,10 @@ struct Halving {
   // is its input.
   enum class Passes { on, nothing };
   template <class Group>
-  ONSTREAM_CALL void take(const Group& group, const Meeting<Group>& meeting, const Window& window, std::uint32_t peer,
-                          std::uint32_t from, std::uint32_t ranks, Passes passes) const {
+  ONSTREAM_CALL void take(const Group& group, const Rendezvous<Group>& meeting, const HalvingWindow& window,
+                          std::uint32_t peer, std::uint32_t from, std::uint32_t ranks, Passes passes) const {
     for (std::uint32_t i = 0; i < spans(ranks); ++i) {
-      const Span span = this->span(window, from, ranks, i);
+      const HalvingSpan span = this->span(window, from, ranks, i);
       if (span.bytes == 0 || (!in_a_row() && span.part == work.view.rank)) continue;
       const bool own = !in_a_row() && span.part == peer;
       const std::byte* source = place(group, meeting, peer, window, span);
@@ -127,8 +129,8 @@ struct Halving {
 
   // Doubling: all get a window that each rank of the core has its own part of, and its mate's. False: failed.
   template <class Group>
-  ONSTREAM_CALL bool spread(const Group& group, Session<Group>& session, const Meeting<Group>& meeting,
-                            const Window& window) const {
+  ONSTREAM_CALL bool spread(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting,
+                            const HalvingWindow& window) const {
     for (std::uint32_t level = 0; level < levels; ++level) {
       if (!session.meet(partners(level))) return false;
       if (beyond()) continue;

@@ -11,7 +11,7 @@
 
 namespace onstream::collective {
 
-enum class Shape : std::uint32_t { ring, tree, halving };
+enum class PassShape : std::uint32_t { ring, tree, halving };
 
 // Which of a block's places in a rank's stage. There are two of each, used alternately.
 enum class Lot : std::uint32_t { first, second };
@@ -20,7 +20,7 @@ struct PassWork {
   static constexpr int kMostNear = 7;  // neighbours: the parent and six children in a tree of 64 ranks, six partners
   static constexpr std::uint64_t kMostPiece = 128 << 10;
 
-  View view;
+  ChannelView view;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::uint64_t bytes = 0;   // of a part, or of the vector that all_reduce deals to all ranks
@@ -28,7 +28,7 @@ struct PassWork {
   std::uint32_t root = 0;    // 0 where there is none
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
-  Shape shape = Shape::ring;
+  PassShape shape = PassShape::ring;
   std::uint64_t signature = 0;
   Whereabouts near[kMostNear];  // where the neighbours find this rank's buffers
 
@@ -59,8 +59,8 @@ struct PassWork {
 
   // Neighbour i of kMostNear, or view.size: nobody.
   ONSTREAM_BOTH std::uint32_t neighbour(int i) const {
-    if (shape == Shape::ring) return i == 0 ? next() : i == 1 ? previous() : view.size;
-    if (shape == Shape::halving) {
+    if (shape == PassShape::ring) return i == 0 ? next() : i == 1 ? previous() : view.size;
+    if (shape == PassShape::halving) {
       if (i + 1 == kMostNear) return mate();
       const std::uint32_t ranks = core();
       return view.rank < ranks && 1u << i < ranks ? view.rank ^ 1u << i : view.size;
@@ -70,7 +70,7 @@ struct PassWork {
     return has_child(mine, i - 1) ? rank_of(mine | 1u << (i - 1)) : view.size;
   }
 
-  // For Meeting::open.
+  // For Rendezvous::open.
   struct Addresses {
     const PassWork& work;
     ONSTREAM_BODY Whereabouts operator[](std::uint32_t peer) const {
@@ -88,7 +88,7 @@ struct PassWork {
     return view.stage_bytes / static_cast<std::uint64_t>(group.blocks()) / 256 * 256;
   }
   template <class Group>
-  ONSTREAM_BODY std::byte* place(const Group& group, const Meeting<Group>& meeting, std::uint32_t rank, Lot lot,
+  ONSTREAM_BODY std::byte* place(const Group& group, const Rendezvous<Group>& meeting, std::uint32_t rank, Lot lot,
                                  std::uint64_t epoch) const {
     const std::uint64_t index = 2 * static_cast<std::uint64_t>(lot) + (epoch & 1);
     const std::uint64_t each = region(group) / 4 / 16 * 16;

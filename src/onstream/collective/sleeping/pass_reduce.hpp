@@ -26,13 +26,13 @@ struct PassReduce : PassWork {
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    const auto held = Meeting<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Meeting<Group>::tells(group, view));
-    Meeting<Group> meeting(group, view, held);
+    const auto held = Rendezvous<Group>::begin(group, view, signature);
+    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<Group>::tells(group, view));
+    Rendezvous<Group> meeting(group, view, held);
     if (meeting.open(session, Addresses{*this}, factor, direct != 0)) {
-      if (shape == Shape::tree) {
+      if (shape == PassShape::tree) {
         climb(group, session, meeting);
-      } else if (shape == Shape::halving) {
+      } else if (shape == PassShape::halving) {
         halve(group, session, meeting);
       } else {
         round(group, session, meeting);
@@ -52,7 +52,7 @@ struct PassReduce : PassWork {
   ONSTREAM_BODY std::uint64_t longer() const { return op == ReduceOp::min || op == ReduceOp::max ? 1 : kLonger; }
 
   // One piece: `from`, and `add` to it (null: nothing), to `keep`, and `also` (null: nowhere).
-  struct Terms {
+  struct PassTerms {
     const std::byte* from = nullptr;
     const std::byte* add = nullptr;
     std::byte* keep = nullptr;
@@ -65,28 +65,28 @@ struct PassReduce : PassWork {
   };
 
   template <class Group>
-  ONSTREAM_CALL void round(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
-    const Ring ring{*this};
+  ONSTREAM_CALL void round(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+    const RingPass ring{*this};
     const bool scatters = kind == OpKind::reduce_scatter;
     const bool staged = scatters || !meeting.direct();
     const bool sums_staged = staged || longer() > 1;
-    const Ring::Cut cut = ring.cut(group, sums_staged, longer());
+    const RingPass::RingCut cut = ring.cut(group, sums_staged, longer());
     const std::uint32_t sums = view.size - 1;  // the step that has the whole sum
     const std::uint32_t last = scatters ? sums : 2 * sums;
     for (std::uint64_t window = group.block(); window < cut.windows; window += group.blocks()) {
       for (std::uint32_t step = staged || last == 0 ? 0 : 1; step <= last; ++step) {
-        for (const Way way : {Way::forward, Way::backward}) {
-          const Ring::Span span = Ring::span(cut, window, way, ring.back(way, scatters ? step + 1 : step));
+        for (const RingWay way : {RingWay::forward, RingWay::backward}) {
+          const RingPass::RingSpan span = RingPass::span(cut, window, way, ring.back(way, scatters ? step + 1 : step));
           if (span.bytes == 0) continue;
           const std::uint32_t from = ring.source_of(way);
-          Terms terms;
+          PassTerms terms;
           terms.bytes = span.bytes;
           terms.owner = step == 0 ? view.rank : from;
           terms.from_is = step == 0 || (step == 1 && !staged) ? Is::input : step > sums ? Is::result : Is::sum;
           if (step == 0) {
             terms.from = input + span.offset;
           } else if (staged || (sums_staged && terms.from_is == Is::sum)) {
-            terms.from = place(group, meeting, from, Ring::lot(way), step - 1);
+            terms.from = place(group, meeting, from, RingPass::lot(way), step - 1);
           } else {
             terms.from = posted(meeting, from, step == 1 ? PostLine::input : PostLine::output) + span.offset;
           }
@@ -94,7 +94,7 @@ struct PassReduce : PassWork {
           terms.sum = step == sums ? Sum::whole : Sum::partial;
           if (!sums_staged || step >= sums) terms.keep = output + (scatters ? span.within : span.offset);
           if (sums_staged && step < (staged ? last : sums))
-            terms.also = place(group, meeting, view.rank, Ring::lot(way), step);
+            terms.also = place(group, meeting, view.rank, RingPass::lot(way), step);
           combine(group, meeting, terms);
         }
         if (!session.meet(ring.neighbours())) return;
@@ -103,14 +103,14 @@ struct PassReduce : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_CALL void climb(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_CALL void climb(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
     const Tree tree(*this);
     const bool staged = !meeting.direct();
     const bool down = kind == OpKind::all_reduce;
     const std::uint64_t each = piece_of(group, bytes, 1, staged || !down || longer() > 1, longer());
     std::uint64_t epoch = 0;
     for (std::uint64_t window = group.block(); window < tree.windows(each); window += group.blocks(), ++epoch) {
-      const Tree::Piece piece = tree.piece(window, each, epoch);
+      const Tree::TreeWindow piece = tree.piece(window, each, epoch);
       if (tree.children == 0) give_own(group, meeting, tree, piece, staged);
       for (std::uint32_t step = 0; step < tree.steps; ++step) {
         if (!session.meet(tree.above_in(step))) return;
@@ -123,10 +123,10 @@ struct PassReduce : PassWork {
 
   // Gives the data of a rank without children: alone in its team, or a leaf, whose input the parent loads where it can.
   template <class Group>
-  ONSTREAM_CALL void give_own(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
-                              const Tree::Piece& piece, bool staged) const {
+  ONSTREAM_CALL void give_own(const Group& group, const Rendezvous<Group>& meeting, const Tree& tree,
+                              const Tree::TreeWindow& piece, bool staged) const {
     if (!tree.is_root() && !staged) return;
-    Terms terms;
+    PassTerms terms;
     terms.bytes = piece.bytes;
     terms.owner = view.rank;
     terms.from = input + piece.offset;
@@ -141,8 +141,8 @@ struct PassReduce : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_CALL void take_children(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
-                                   const Tree::Piece& piece, bool staged) const {
+  ONSTREAM_CALL void take_children(const Group& group, const Rendezvous<Group>& meeting, const Tree& tree,
+                                   const Tree::TreeWindow& piece, bool staged) const {
     const bool down = kind == OpKind::all_reduce;
     const bool passes_output = down && !staged && longer() == 1;
     const bool in_output = passes_output || (tree.is_root() && longer() == 1);
@@ -153,7 +153,7 @@ struct PassReduce : PassWork {
       if (!has(left, child)) continue;
       const bool first = left == tree.children;
       left &= ~only(child);
-      Terms terms;
+      PassTerms terms;
       terms.bytes = piece.bytes;
       terms.owner = child;
       if (tree.is_leaf(child) && !staged) {
@@ -177,22 +177,22 @@ struct PassReduce : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_CALL void halve(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_CALL void halve(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
     const bool scatters = kind == OpKind::reduce_scatter;
     const bool staged = scatters || !meeting.direct();
-    const Halving halving(*this, staged || longer() > 1 ? Kept::in_stage : Kept::in_output, longer());
-    const Halving back(*this, staged ? Kept::in_stage : Kept::in_output, longer());
-    const Halving::Cut cut = halving.cut(group);
+    const Halving halving(*this, staged || longer() > 1 ? PassedFrom::in_stage : PassedFrom::in_output, longer());
+    const Halving back(*this, staged ? PassedFrom::in_stage : PassedFrom::in_output, longer());
+    const Halving::HalvingCut cut = halving.cut(group);
     std::uint64_t epoch = 0;
     for (std::uint64_t index = group.block(); index < cut.windows; index += group.blocks(), ++epoch) {
-      const Halving::Window window{index * cut.each, cut.piece, epoch};
+      const Halving::HalvingWindow window{index * cut.each, cut.piece, epoch};
       if (!sum_halves(group, session, meeting, halving, window)) return;
       if (!scatters) {
         if (!back.spread(group, session, meeting, window)) return;
       } else if (!halving.all_in_core()) {
         if (!session.meet(halving.mates())) return;
         if (!halving.beyond()) continue;
-        const Halving::Span own = halving.span(window, halving.mate, 1, 1);
+        const Halving::HalvingSpan own = halving.span(window, halving.mate, 1, 1);
         group.copy_alone(output + window.begin, halving.place(group, meeting, halving.mate, window, own), own.bytes);
       }
     }
@@ -212,8 +212,8 @@ struct PassReduce : PassWork {
 
   // False: failed.
   template <class Group>
-  ONSTREAM_CALL bool sum_halves(const Group& group, Session<Group>& session, const Meeting<Group>& meeting,
-                                const Halving& halving, const Halving::Window& window) const {
+  ONSTREAM_CALL bool sum_halves(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting,
+                                const Halving& halving, const Halving::HalvingWindow& window) const {
     const std::uint32_t me = view.rank;
     const Half whole{me, 0, halving.core, Is::input, Is::input, view.size == 1 ? Sum::whole : Sum::partial};
     const bool core_alone = !halving.beyond() && !halving.has_mate();  // nobody's sum yet: it gives its input
@@ -242,19 +242,19 @@ struct PassReduce : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Halving& halving,
-                            const Halving::Window& window, const Half& half) const {
+  ONSTREAM_CALL void add_up(const Group& group, const Rendezvous<Group>& meeting, const Halving& halving,
+                            const Halving::HalvingWindow& window, const Half& half) const {
     const bool scatters = kind == OpKind::reduce_scatter;
     for (std::uint32_t i = 0; i < halving.spans(half.ranks); ++i) {
-      const Halving::Span span = halving.span(window, half.first, half.ranks, i);
+      const Halving::HalvingSpan span = halving.span(window, half.first, half.ranks, i);
       if (span.bytes == 0) continue;
       const bool whole = half.sum == Sum::whole;
-      const auto in_stage = [&](std::uint32_t rank, Held what) {
+      const auto in_stage = [&](std::uint32_t rank, StageContents what) {
         return halving.in_stage() ? halving.place(group, meeting, rank, window, span, what) : nullptr;
       };
-      std::byte* const sums = in_stage(view.rank, Held::sums);
-      std::byte* const here = whole ? in_stage(view.rank, Held::results) : sums;
-      Terms terms;
+      std::byte* const sums = in_stage(view.rank, StageContents::sums);
+      std::byte* const here = whole ? in_stage(view.rank, StageContents::results) : sums;
+      PassTerms terms;
       terms.bytes = span.bytes;
       terms.owner = half.peer;
       terms.sum = half.sum;
@@ -268,7 +268,7 @@ struct PassReduce : PassWork {
           const PostLine line = terms.from_is == Is::input ? PostLine::input : PostLine::output;
           terms.from = posted(meeting, half.peer, line) + span.offset;
         } else {
-          terms.from = in_stage(half.peer, Held::sums);
+          terms.from = in_stage(half.peer, StageContents::sums);
         }
         terms.add = half.mine == Is::input ? input + span.offset : halving.in_stage() ? sums : output + span.offset;
       }
@@ -284,13 +284,13 @@ struct PassReduce : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY static const std::byte* posted(const Meeting<Group>& meeting, std::uint32_t rank, PostLine line) {
+  ONSTREAM_BODY static const std::byte* posted(const Rendezvous<Group>& meeting, std::uint32_t rank, PostLine line) {
     return reinterpret_cast<const std::byte*>(meeting.posted(rank, line));
   }
 
   // Every thread has the same packs of a piece each time.
   template <class Group>
-  ONSTREAM_CALL void combine(const Group& group, const Meeting<Group>& meeting, const Terms& terms) const {
+  ONSTREAM_CALL void combine(const Group& group, const Rendezvous<Group>& meeting, const PassTerms& terms) const {
     if constexpr (kLonger > 1) {
       if (longer() > 1 && terms.from_is != Is::result) return combine_unrounded(group, meeting, terms);
     }
@@ -344,7 +344,8 @@ struct PassReduce : PassWork {
 
   // The same where partial sums are longer than results.
   template <class Group>
-  ONSTREAM_CALL void combine_unrounded(const Group& group, const Meeting<Group>& meeting, const Terms& terms) const {
+  ONSTREAM_CALL void combine_unrounded(const Group& group, const Rendezvous<Group>& meeting,
+                                       const PassTerms& terms) const {
     constexpr int kBytes = kSerial<Group> ? 1024 : 8;
     constexpr int kPacks = kSerial<Group> ? 1 : 2;
     using Adding = Accumulator<Rule, kBytes>;

@@ -41,13 +41,13 @@ struct Tree {
   }
 
   // One window.
-  struct Piece {
+  struct TreeWindow {
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
     std::uint64_t epoch = 0;
   };
   ONSTREAM_BODY std::uint64_t windows(std::uint64_t each) const { return (work.bytes + each - 1) / each; }
-  ONSTREAM_BODY Piece piece(std::uint64_t window, std::uint64_t each, std::uint64_t epoch) const {
+  ONSTREAM_BODY TreeWindow piece(std::uint64_t window, std::uint64_t each, std::uint64_t epoch) const {
     const std::uint64_t offset = window * each;
     const std::uint64_t left = work.bytes - offset;
     return {offset, left < each ? left : each, epoch};
@@ -56,8 +56,8 @@ struct Tree {
   // One window on its way from the root to all: it lies in the root's `line` or, staged, in its second lot. False:
   // failed.
   template <class Group>
-  ONSTREAM_CALL bool down(const Group& group, Session<Group>& session, const Meeting<Group>& meeting,
-                          const Piece& piece, PostLine line, bool staged) const {
+  ONSTREAM_CALL bool down(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting,
+                          const TreeWindow& piece, PostLine line, bool staged) const {
     for (std::uint32_t step = 0; step < steps; ++step) {
       if (!session.meet(below_in(step))) return false;
       if (step + 1 != depth) continue;

@@ -205,12 +205,12 @@ class CudaDevice final : public Device {
 
  private:
   // All with the GPU current already.
-  enum class Captured { no, yes, barred };  // barred: the default stream, while one that waits for it is captured
-  Captured captured(Stream stream) const;
-  bool capturing_here(Stream stream) const { return captured(stream) == Captured::yes; }
+  enum class CaptureState { no, yes, barred };  // barred: the default stream, while one that waits for it is captured
+  CaptureState captured(Stream stream) const;
+  bool capturing_here(Stream stream) const { return captured(stream) == CaptureState::yes; }
   // Throws where the stream is barred: CUDA would break the other one's capture.
-  Captured captured_if_not_barred(Stream stream) const;
-  std::shared_ptr<Event> record(Stream stream, Captured captured);
+  CaptureState captured_if_not_barred(Stream stream) const;
+  std::shared_ptr<Event> record(Stream stream, CaptureState captured);
 
   Gpu& gpu_;
   SmallMemories smalls_;
@@ -252,13 +252,13 @@ void CudaDevice::destroy_stream(Stream stream) {
 bool CudaDevice::idle(Stream stream) const {
   const ControlPath path(gpu_);
   // Asking a capturing stream would break the capture.
-  require(captured_if_not_barred(stream) == Captured::no, kNothingRunsYet);
+  require(captured_if_not_barred(stream) == CaptureState::no, kNothingRunsYet);
   return is_ready(cudaStreamQuery(handle_of(stream)), "asking GPU ", gpu_.ordinal(), " whether a stream is idle");
 }
 
 void CudaDevice::synchronize(Stream stream) {
   const ControlPath path(gpu_);
-  require(captured_if_not_barred(stream) == Captured::no, kNothingRunsYet);
+  require(captured_if_not_barred(stream) == CaptureState::no, kNothingRunsYet);
   check(cudaStreamSynchronize(handle_of(stream)), "synchronising a stream of GPU ", gpu_.ordinal());
 }
 
@@ -269,12 +269,12 @@ std::shared_ptr<Event> CudaDevice::record(Stream stream) {
 
 std::shared_ptr<Event> CudaDevice::point(Stream stream) {
   const Current current(gpu_);
-  const Captured captured = captured_if_not_barred(stream);
-  return captured == Captured::yes ? nullptr : record(stream, captured);
+  const CaptureState captured = captured_if_not_barred(stream);
+  return captured == CaptureState::yes ? nullptr : record(stream, captured);
 }
 
-std::shared_ptr<Event> CudaDevice::record(Stream stream, Captured captured) {
-  auto event = std::make_shared<CudaEvent>(gpu_, captured == Captured::yes);
+std::shared_ptr<Event> CudaDevice::record(Stream stream, CaptureState captured) {
+  auto event = std::make_shared<CudaEvent>(gpu_, captured == CaptureState::yes);
   check(cudaEventRecord(event->handle(), handle_of(stream)), "recording an event on GPU ", gpu_.ordinal());
   return event;
 }
@@ -427,20 +427,20 @@ bool CudaDevice::capturing(Stream stream) const {
   return capturing_here(stream);
 }
 
-CudaDevice::Captured CudaDevice::captured(Stream stream) const {
+CudaDevice::CaptureState CudaDevice::captured(Stream stream) const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t result = cudaStreamIsCapturing(handle_of(stream), &status);
   if (result == cudaErrorStreamCaptureImplicit) {
     forget_error();
-    return Captured::barred;
+    return CaptureState::barred;
   }
   check(result, "asking GPU ", gpu_.ordinal(), " whether a stream is being captured");
-  return status == cudaStreamCaptureStatusNone ? Captured::no : Captured::yes;
+  return status == cudaStreamCaptureStatusNone ? CaptureState::no : CaptureState::yes;
 }
 
-CudaDevice::Captured CudaDevice::captured_if_not_barred(Stream stream) const {
-  const Captured found = captured(stream);
-  require(found != Captured::barred,
+CudaDevice::CaptureState CudaDevice::captured_if_not_barred(Stream stream) const {
+  const CaptureState found = captured(stream);
+  require(found != CaptureState::barred,
           "the default stream cannot be used while another stream of the GPU is captured that waits for it; make the "
           "other one with cudaStreamNonBlocking");
   return found;

@@ -45,7 +45,7 @@ class Functions {
   static constexpr std::size_t kEntries = 2048;
   static constexpr std::size_t kMost = kEntries / 2;  // full, a search would be long, and one in vain without end
 
-  struct Entry {
+  struct FunctionEntry {
     std::atomic<const void*> kernel{nullptr};
     std::atomic<CUfunction> function{nullptr};
   };
@@ -56,7 +56,7 @@ class Functions {
   }
 
   std::mutex mutex_;  // of the writers
-  std::array<Entry, kEntries> entries_;
+  std::array<FunctionEntry, kEntries> entries_;
   std::size_t count_ = 0;
 };
 

@@ -237,7 +237,7 @@ class CudaGroup {
   ONSTREAM_BODY Flight fetch(const void* source, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
     Flight flight{};
     if (reinterpret_cast<std::uintptr_t>(source) % sizeof(uint4) != 0) return flight;
-    const Words words(*this, bytes, part, parts);
+    const FlightWords words(*this, bytes, part, parts);
     const auto* from = static_cast<const uint4*>(source) + words.first;
 #pragma unroll
     for (int k = 0; k < kFlightWords; ++k) {
@@ -250,7 +250,7 @@ class CudaGroup {
     const std::uintptr_t both =
         reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
     if (both % sizeof(uint4) != 0) return copy(destination, source, bytes, part, parts);
-    const Words words(*this, bytes, part, parts);
+    const FlightWords words(*this, bytes, part, parts);
     auto* to = static_cast<uint4*>(destination) + words.first;
 #pragma unroll
     for (int k = 0; k < kFlightWords; ++k) {
@@ -274,8 +274,8 @@ class CudaGroup {
   }
 
   // This thread's 16-byte words in the first flights of a part. Few instructions: they run between two trips to memory.
-  struct Words {
-    ONSTREAM_BODY Words(const CudaGroup& group, std::size_t bytes, std::uint32_t part, std::uint32_t parts)
+  struct FlightWords {
+    ONSTREAM_BODY FlightWords(const CudaGroup& group, std::size_t bytes, std::uint32_t part, std::uint32_t parts)
         : first(part * group.size() + group.rank()), step(parts * group.size()) {
       const std::size_t count = bytes / sizeof(uint4);
       constexpr std::uint32_t kEnough = 1u << 30;

@@ -1,4 +1,4 @@
-// Attaching, and copying by process id; see attach.hpp and device/kernel/foreign.hpp.
+// Attaching, and copying by process id; see attach.hpp and device/kernel/remote_process.hpp.
 #include "onstream/device/host/attach.hpp"
 
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 #include "onstream/base/fd.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/device/export.hpp"
-#include "onstream/device/kernel/foreign.hpp"
+#include "onstream/device/kernel/remote_process.hpp"
 #include "onstream/device/lifetime/process_id.hpp"
 #include "onstream/device/memory/relay.hpp"
 
@@ -25,7 +25,7 @@ namespace onstream::host {
 namespace {
 
 constexpr std::size_t kMostProcesses = std::size_t{1} << 15;  // as many as a remote process address can tell apart
-constexpr std::uint64_t kAddressMask = (std::uint64_t{1} << kForeignShift) - 1;
+constexpr std::uint64_t kAddressMask = (std::uint64_t{1} << kRemoteProcessShift) - 1;
 
 // An attaching peer reads this word to prove that it reads this process, and not another of the same id.
 std::atomic<std::uint64_t> known_word = 0;
@@ -37,11 +37,11 @@ int yama_scope() {
   return words.empty() ? 0 : number_in<int>(words[0]).value_or(0);
 }
 
-using Direction = ForeignCopy::Direction;
+using CopyDirection = CrossMemoryCopy::CopyDirection;
 
 // Copies all of it and returns 0, or the errno that ended it; `copy` is then the rest.
-int transfer(pid_t pid, ForeignCopy& copy) {
-  const auto call = copy.direction == Direction::read ? ::process_vm_readv : ::process_vm_writev;
+int transfer(pid_t pid, CrossMemoryCopy& copy) {
+  const auto call = copy.direction == CopyDirection::read ? ::process_vm_readv : ::process_vm_writev;
   while (copy.bytes > 0) {
     const iovec local{copy.own, copy.bytes};
     const iovec remote{reinterpret_cast<void*>(copy.theirs), copy.bytes};
@@ -56,7 +56,7 @@ int transfer(pid_t pid, ForeignCopy& copy) {
 
 // A word of a process.
 int read_word(pid_t pid, std::uint64_t address, std::uint64_t& word) {
-  ForeignCopy copy{Direction::read, reinterpret_cast<std::byte*>(&word), address, sizeof word};
+  CrossMemoryCopy copy{CopyDirection::read, reinterpret_cast<std::byte*>(&word), address, sizeof word};
   return transfer(pid, copy);
 }
 
@@ -93,7 +93,7 @@ class Processes {
   pid_t pid(std::uint64_t address) const { return pids_[number_of(address)].load(std::memory_order_acquire); }
 
   // Copies through the relay of the address's process, as the system refuses the rest of the copy.
-  int relayed(std::uint64_t address, const ForeignCopy& copy, int refusal) {
+  int relayed(std::uint64_t address, const CrossMemoryCopy& copy, int refusal) {
     std::shared_ptr<Relay> relay;
     {
       const std::lock_guard lock(mutex_);
@@ -108,7 +108,9 @@ class Processes {
   }
 
  private:
-  static std::size_t number_of(std::uint64_t address) { return (address >> kForeignShift) & (kMostProcesses - 1); }
+  static std::size_t number_of(std::uint64_t address) {
+    return (address >> kRemoteProcessShift) & (kMostProcesses - 1);
+  }
 
   std::mutex mutex_;
   std::array<std::atomic<pid_t>, kMostProcesses> pids_{};
@@ -121,7 +123,7 @@ class ProcessAttachment final : public Attachment {
   ~ProcessAttachment() override { Processes::of_this().remove(number_); }
   ProcessAttachment(const ProcessAttachment&) = delete;
   ProcessAttachment& operator=(const ProcessAttachment&) = delete;
-  std::uint64_t base() const override { return (kMostProcesses | number_) << kForeignShift; }
+  std::uint64_t base() const override { return (kMostProcesses | number_) << kRemoteProcessShift; }
   void relay_by(std::shared_ptr<Relay> relay) override { Processes::of_this().relay(number_, std::move(relay)); }
 
  private:
@@ -209,7 +211,7 @@ Status copy_cross_memory(void* destination, const void* source, std::size_t byte
   host::Processes& processes = host::Processes::of_this();
   const pid_t pid = processes.pid(theirs);
   const std::uint64_t address = theirs & host::kAddressMask;
-  ForeignCopy copy{writes ? host::Direction::write : host::Direction::read, own, address, bytes};
+  CrossMemoryCopy copy{writes ? host::CopyDirection::write : host::CopyDirection::read, own, address, bytes};
   int error = pid < 0 ? EPERM : host::transfer(pid, copy);
   if (host::is_refusal(error)) error = processes.relayed(theirs, copy, error);
   if (error == 0) return Status::ok;
@@ -223,7 +225,7 @@ Status copy_cross_memory(void* destination, const void* source, std::size_t byte
 
 int copy_carefully(void* destination, const void* source, std::size_t bytes) {
   auto* const to = static_cast<std::byte*>(destination);
-  ForeignCopy copy{host::Direction::read, to, reinterpret_cast<std::uint64_t>(source), bytes};
+  CrossMemoryCopy copy{host::CopyDirection::read, to, reinterpret_cast<std::uint64_t>(source), bytes};
   const int error = host::transfer(::getpid(), copy);  // of itself a process may always read
   if (!host::is_refusal(error)) return error;          // unless a filter forbids the call
   return host::copy_through_file(to, static_cast<const std::byte*>(source), bytes);

@@ -1,5 +1,5 @@
 // Cross-memory attach: which processes this one may copy from and to, and the numbers that stand for them in remote
-// process addresses (device/kernel/foreign.hpp).
+// process addresses (device/kernel/remote_process.hpp).
 //
 // Attachments are known per process, not per device. A number is used again when its last owner has let go, so an
 // attachment must outlive the ops that use its addresses. The system asks for the process id alone; one that dies is

@@ -48,7 +48,7 @@ class HostDevice final : public Device {
   }
   SmallCopies small_copies() const override { return host::small_copies(); }
   MemoryInfo inspect(const void* address) const override { return host::inspect(address); }
-  std::uint64_t frees() const override { return Registry::of_process().removals(); }
+  std::uint64_t frees() const override { return SharedRanges::of_process().removals(); }
   bool counts_frees_of(const MemoryInfo&) const override { return true; }
   Export export_memory(const MemoryInfo& info) override { return host::export_memory(info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
@@ -66,7 +66,7 @@ class HostDevice final : public Device {
 
   // --- streams ---
   onstream::Stream create_stream() override {
-    auto made = std::make_unique<Stream>();
+    auto made = std::make_unique<HostStream>();
     const onstream::Stream handle{made.get()};
     const std::lock_guard lock(mutex_);
     streams_.emplace(handle.handle, std::move(made));
@@ -102,20 +102,20 @@ class HostDevice final : public Device {
   void launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) override;
 
  private:
-  Stream& of(onstream::Stream stream) const {
+  HostStream& of(onstream::Stream stream) const {
     guard_.check("this host device");
-    return stream.handle == nullptr ? default_stream_ : *static_cast<Stream*>(stream.handle);
+    return stream.handle == nullptr ? default_stream_ : *static_cast<HostStream*>(stream.handle);
   }
 
   const ForkGuard guard_;  // its streams have threads
-  mutable Stream default_stream_;
+  mutable HostStream default_stream_;
   std::mutex mutex_;
-  std::unordered_map<void*, std::unique_ptr<Stream>> streams_;
+  std::unordered_map<void*, std::unique_ptr<HostStream>> streams_;
 };
 
 void HostDevice::destroy_stream(onstream::Stream stream) {
   if (guard_.in_child()) return;
-  std::unique_ptr<Stream> owned;  // destroyed, and so waited for, without the lock
+  std::unique_ptr<HostStream> owned;  // destroyed, and so waited for, without the lock
   {
     const std::lock_guard lock(mutex_);
     const auto found = streams_.find(stream.handle);
@@ -127,7 +127,7 @@ void HostDevice::destroy_stream(onstream::Stream stream) {
 }
 
 void HostDevice::wait(onstream::Stream stream, const std::shared_ptr<onstream::Event>& event) {
-  const auto known = std::dynamic_pointer_cast<Event>(event);
+  const auto known = std::dynamic_pointer_cast<HostEvent>(event);
   require(known != nullptr, "wait() for an event that is null or of another kind of device");
   of(stream).wait(known);
 }
@@ -169,7 +169,7 @@ void HostDevice::operate(std::span<const WordOp> ops, onstream::Stream stream) {
 }
 
 void HostDevice::launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) {
-  auto known = std::dynamic_pointer_cast<Graph>(graph);
+  auto known = std::dynamic_pointer_cast<HostGraph>(graph);
   require(known != nullptr, "launch() of a graph that is null or of another kind of device");
   ask(known->guards(), *this, stream);
   of(stream).enqueue(GraphTask{std::move(known)});

@@ -19,14 +19,14 @@ Bell& bell() {
 
 }  // namespace
 
-void Event::set() {
+void HostEvent::set() {
   set_.store(true, std::memory_order_seq_cst);  // pairs with is_set(); before the look at the waiters, as wait() does
   if (waiters_.load(std::memory_order_seq_cst) == 0) return;
   const std::lock_guard lock(bell().mutex);
   bell().rung.notify_all();
 }
 
-void Event::wait() const {
+void HostEvent::wait() const {
   constexpr std::uint32_t kSpins = 256;
   for (std::uint32_t round = 0; round < kSpins; ++round) {
     if (is_set()) return;

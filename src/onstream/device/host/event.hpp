@@ -15,11 +15,11 @@ namespace onstream::host {
 
 class Capture;
 
-class Event final : public onstream::Event {
+class HostEvent final : public onstream::Event {
  public:
-  Event() = default;
+  HostEvent() = default;
   // The point at which these tasks of a capture are done.
-  Event(std::shared_ptr<Capture> capture, std::vector<std::size_t> nodes)
+  HostEvent(std::shared_ptr<Capture> capture, std::vector<std::size_t> nodes)
       : capture_(std::move(capture)), nodes_(std::move(nodes)) {}
 
   // Throws invalid_argument for a point in a capture.

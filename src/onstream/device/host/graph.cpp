@@ -20,15 +20,15 @@ bool is_list(const std::vector<Node>& nodes) {
 
 }  // namespace
 
-Captured::~Captured() {
+CapturedTasks::~CapturedTasks() {
   for (auto& thing : retained) DeferredRelease::of_process().hand_over(std::move(thing));
 }
 
-Graph::Graph(Captured captured) : captured_(std::move(captured)) {
+HostGraph::HostGraph(CapturedTasks captured) : captured_(std::move(captured)) {
   if (!is_list(captured_.nodes)) branches_ = std::make_unique<Branches>(captured_.nodes, captured_.streams);
 }
 
-void Graph::run() const {
+void HostGraph::run() const {
   const std::lock_guard lock(replaying_);
   if (branches_ != nullptr) return branches_->replay();
   for (const Node& node : captured_.nodes) host::run(node.task);
@@ -41,22 +41,22 @@ bool Capture::open() const {
   return captured_.has_value();
 }
 
-bool Capture::append(const Stream* stream, Task& task) {
+bool Capture::append(const HostStream* stream, Task& task) {
   const std::lock_guard lock(mutex_);
   if (!captured_) return false;
-  Chain& chain = chains_[stream];
+  StreamTail& chain = chains_[stream];
   captured_->nodes.push_back({std::move(task), std::move(chain.reached)});
   chain = {{captured_->nodes.size() - 1}, true};
   return true;
 }
 
-std::vector<std::size_t> Capture::reached(const Stream* stream) const {
+std::vector<std::size_t> Capture::reached(const HostStream* stream) const {
   const std::lock_guard lock(mutex_);
   const auto found = chains_.find(stream);
   return found == chains_.end() ? std::vector<std::size_t>() : found->second.reached;
 }
 
-void Capture::wait(const Stream* stream, const std::vector<std::size_t>& nodes) {
+void Capture::wait(const HostStream* stream, const std::vector<std::size_t>& nodes) {
   const std::lock_guard lock(mutex_);
   std::vector<std::size_t>& reached = chains_[stream].reached;
   for (const std::size_t node : nodes) {
@@ -78,9 +78,9 @@ void Capture::guard(std::shared_ptr<const LaunchGuard> guard) {
   captured_->retained.push_back(std::move(guard));
 }
 
-Captured Capture::end() {
+CapturedTasks Capture::end() {
   std::unique_lock lock(mutex_);
-  Captured captured = std::move(*captured_);
+  CapturedTasks captured = std::move(*captured_);
   captured_.reset();
   std::vector<bool> awaited(captured.nodes.size(), false);
   for (const Node& node : captured.nodes) {
@@ -97,8 +97,8 @@ Captured Capture::end() {
   return captured;
 }
 
-void Capture::leave(const Stream* stream) {
-  std::optional<Captured> dropped;  // ends without the lock
+void Capture::leave(const HostStream* stream) {
+  std::optional<CapturedTasks> dropped;  // ends without the lock
   const std::lock_guard lock(mutex_);
   if (stream == origin_ && captured_) {
     dropped.emplace(std::move(*captured_));
@@ -110,7 +110,7 @@ void Capture::leave(const Stream* stream) {
   chains_.erase(found);
 }
 
-bool Event::done() const {
+bool HostEvent::done() const {
   require(
       capture_ == nullptr,
       "done() of an event that was recorded while its stream was capturing: it is a point in the graph, not in work "

@@ -48,9 +48,9 @@ class PlainMemory final : public Memory {
 
 class SharedMemory final : public Memory {
  public:
-  explicit SharedMemory(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  explicit SharedMemory(std::shared_ptr<SharedRange> shared) : shared_(std::move(shared)) {}
   // A rank of this very process may keep the pages; for everybody else the memory is gone.
-  ~SharedMemory() override { Registry::of_process().remove(*shared_); }
+  ~SharedMemory() override { SharedRanges::of_process().remove(*shared_); }
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   std::byte* data() const override { return shared_->data(); }
@@ -58,28 +58,28 @@ class SharedMemory final : public Memory {
   MemoryKind kind() const override { return shared_->kind(); }
 
  private:
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<SharedRange> shared_;
 };
 
 class SharedMapping final : public Mapping {
  public:
-  explicit SharedMapping(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  explicit SharedMapping(std::shared_ptr<SharedRange> shared) : shared_(std::move(shared)) {}
   std::byte* data() const override { return shared_->data(); }
   std::size_t bytes() const override { return shared_->bytes(); }
 
  private:
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<SharedRange> shared_;
 };
 
 // Known to the registry for as long as it lives.
 template <class... Arguments>
-std::shared_ptr<Shared> make_shared_range(Arguments&&... arguments) {
-  auto owned = std::make_unique<Shared>(std::forward<Arguments>(arguments)...);
-  std::shared_ptr<Shared> shared(owned.release(), [](Shared* gone) {
-    Registry::of_process().remove(*gone);  // before the address can be given to another
+std::shared_ptr<SharedRange> make_shared_range(Arguments&&... arguments) {
+  auto owned = std::make_unique<SharedRange>(std::forward<Arguments>(arguments)...);
+  std::shared_ptr<SharedRange> shared(owned.release(), [](SharedRange* gone) {
+    SharedRanges::of_process().remove(*gone);  // before the address can be given to another
     delete gone;
   });
-  Registry::of_process().add(shared);
+  SharedRanges::of_process().add(shared);
   return shared;
 }
 
@@ -89,7 +89,7 @@ bool from_this_process(const ExportRecord& record) {
 
 }  // namespace
 
-Shared::Shared(std::size_t bytes, MemoryKind kind) : kind_(kind), bytes_(bytes), id_(next_id()) {
+SharedRange::SharedRange(std::size_t bytes, MemoryKind kind) : kind_(kind), bytes_(bytes), id_(next_id()) {
   fd_ = Fd(::memfd_create("onstream", MFD_CLOEXEC));
   if (!fd_.valid()) fail_errno(concat("memfd_create for ", bytes, " B"));
   if (bytes > static_cast<std::size_t>(INT64_MAX)) errno = EFBIG;
@@ -99,7 +99,7 @@ Shared::Shared(std::size_t bytes, MemoryKind kind) : kind_(kind), bytes_(bytes),
   data_ = map_pages(bytes, alignment_of(bytes), MAP_SHARED, fd_.get());
 }
 
-Shared::Shared(const ExportRecord& record, const Fd& fd)
+SharedRange::SharedRange(const ExportRecord& record, const Fd& fd)
     : kind_(record.kind), bytes_(static_cast<std::size_t>(record.bytes)), id_(next_id()) {
   require(fd.valid(), "the export of ", record.bytes, " B by process ", record.pid,
           " came without its file descriptor");
@@ -111,9 +111,9 @@ Shared::Shared(const ExportRecord& record, const Fd& fd)
   data_ = map_pages(bytes_, 1, MAP_SHARED, fd.get());
 }
 
-Shared::~Shared() { munmap(data_, bytes_); }
+SharedRange::~SharedRange() { munmap(data_, bytes_); }
 
-MemoryInfo Shared::info() const {
+MemoryInfo SharedRange::info() const {
   return {.kind = kind_,
           .device_index = 0,
           .base = data_,
@@ -124,7 +124,7 @@ MemoryInfo Shared::info() const {
           .why_private = fd_.valid() ? "" : "it is a peer's, and only its owner can share it"};
 }
 
-Export Shared::share() const {
+Export SharedRange::share() const {
   if (!fd_.valid()) {
     fail(ErrorCode::unsupported, "the ", bytes_, " B at ", static_cast<const void*>(data_),
          " were imported from another process; only their owner can export them");
@@ -145,11 +145,11 @@ Export Shared::share() const {
   return out;
 }
 
-Registry& Registry::of_process() {
+SharedRanges& SharedRanges::of_process() {
   // Never destroyed: memory may outlive every other static, for example in an interpreter that is shutting down.
   // Nor may a forked child find it locked by a thread that it lacks: it frees memory, and has worlds of its own.
   static auto* const registry = [] {
-    static auto* const made = new Registry;
+    static auto* const made = new SharedRanges;
     const auto lock = [] { made->mutex_.lock(); };
     const auto unlock = [] { made->mutex_.unlock(); };
     const auto renew = [] {
@@ -166,13 +166,13 @@ Registry& Registry::of_process() {
   return *registry;
 }
 
-void Registry::add(const std::shared_ptr<Shared>& shared) {
+void SharedRanges::add(const std::shared_ptr<SharedRange>& shared) {
   const std::unique_lock lock(mutex_);
-  by_base_.insert_or_assign(reinterpret_cast<std::uintptr_t>(shared->data()), Row{shared->info(), shared});
+  by_base_.insert_or_assign(reinterpret_cast<std::uintptr_t>(shared->data()), RangeEntry{shared->info(), shared});
   version_.fetch_add(1, std::memory_order_release);  // pairs with find()
 }
 
-void Registry::remove(const Shared& shared) {
+void SharedRanges::remove(const SharedRange& shared) {
   const std::unique_lock lock(mutex_);
   by_base_.erase(reinterpret_cast<std::uintptr_t>(shared.data()));
   removals_.fetch_add(1, std::memory_order_release);  // pairs with removals()
@@ -181,7 +181,7 @@ void Registry::remove(const Shared& shared) {
 
 // Every message asks for the ranges of its buffers, so each thread remembers its last answer and the version that it
 // holds for.
-std::optional<MemoryInfo> Registry::find(const void* address) const {
+std::optional<MemoryInfo> SharedRanges::find(const void* address) const {
   thread_local std::uint64_t last_version = 0;
   thread_local MemoryInfo last;
   const auto holds = [&](const MemoryInfo& info) {
@@ -199,7 +199,7 @@ std::optional<MemoryInfo> Registry::find(const void* address) const {
   return last;
 }
 
-std::shared_ptr<Shared> Registry::find_id(std::uint64_t id) const {
+std::shared_ptr<SharedRange> SharedRanges::find_id(std::uint64_t id) const {
   const std::shared_lock lock(mutex_);
   for (const auto& [base, row] : by_base_) {
     if (row.info.id == id) return row.shared.lock();
@@ -215,7 +215,7 @@ std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) {
 }
 
 MemoryInfo inspect(const void* address) {
-  if (const std::optional<MemoryInfo> known = Registry::of_process().find(address)) return *known;
+  if (const std::optional<MemoryInfo> known = SharedRanges::of_process().find(address)) return *known;
   MemoryInfo plain;
   plain.base = static_cast<std::byte*>(const_cast<void*>(address));
   plain.kernel_access = true;
@@ -228,7 +228,7 @@ Export export_memory(const MemoryInfo& info) {
     fail(ErrorCode::unsupported, "the memory at ", static_cast<const void*>(info.base),
          " is plain host memory, private to its process; allocate it with onstream to share it");
   }
-  const std::shared_ptr<Shared> shared = Registry::of_process().find_id(info.id);
+  const std::shared_ptr<SharedRange> shared = SharedRanges::of_process().find_id(info.id);
   require(shared != nullptr, "the ", info.bytes, " B at ", static_cast<const void*>(info.base),
           " were freed before they could be exported");
   return shared->share();
@@ -241,7 +241,7 @@ std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) {
          record.flavour, ")");
   }
   if (!from_this_process(record)) return std::make_shared<SharedMapping>(make_shared_range(record, fd));
-  std::shared_ptr<Shared> own = Registry::of_process().find_id(record.id);
+  std::shared_ptr<SharedRange> own = SharedRanges::of_process().find_id(record.id);
   if (own == nullptr) {
     fail(ErrorCode::closed, "the ", record.bytes, " B that this process exported were freed before they were imported");
   }

@@ -19,16 +19,16 @@
 namespace onstream::host {
 
 // One range of shared memory in this address space: our own allocation, or a peer's that was imported.
-class Shared {
+class SharedRange {
  public:
   // Allocates zeroed memory, at a multiple of the largest power of two within `bytes` (up to a GiB), as long as there
   // are addresses for that. Throws system with the bytes asked for.
-  Shared(std::size_t bytes, MemoryKind kind);
+  SharedRange(std::size_t bytes, MemoryKind kind);
   // Maps memory that another process exported. Throws when `fd` does not match `record`.
-  Shared(const ExportRecord& record, const Fd& fd);
-  ~Shared();
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
+  SharedRange(const ExportRecord& record, const Fd& fd);
+  ~SharedRange();
+  SharedRange(const SharedRange&) = delete;
+  SharedRange& operator=(const SharedRange&) = delete;
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
@@ -47,26 +47,26 @@ class Shared {
 };
 
 // All shared ranges of this process, by address. Thread-safe.
-class Registry {
+class SharedRanges {
  public:
-  static Registry& of_process();
+  static SharedRanges& of_process();
 
-  void add(const std::shared_ptr<Shared>& shared);
-  void remove(const Shared& shared);
+  void add(const std::shared_ptr<SharedRange>& shared);
+  void remove(const SharedRange& shared);
   // The entry of the range that holds `address`.
   std::optional<MemoryInfo> find(const void* address) const;
   // Our own allocation with that id; null once it is freed.
-  std::shared_ptr<Shared> find_id(std::uint64_t id) const;
+  std::shared_ptr<SharedRange> find_id(std::uint64_t id) const;
   std::uint64_t removals() const { return removals_.load(std::memory_order_acquire); }  // pairs with remove()
 
  private:
-  struct Row {
+  struct RangeEntry {
     MemoryInfo info;
-    std::weak_ptr<Shared> shared;
+    std::weak_ptr<SharedRange> shared;
   };
 
   mutable std::shared_mutex mutex_;
-  std::map<std::uintptr_t, Row> by_base_;
+  std::map<std::uintptr_t, RangeEntry> by_base_;
   std::atomic<std::uint64_t> version_{1};  // changes with every add and remove; see find()
   std::atomic<std::uint64_t> removals_{0};
 };

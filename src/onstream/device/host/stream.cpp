@@ -39,7 +39,7 @@ void spin_until(const Ready& ready) {
 
 }  // namespace
 
-Stream::~Stream() {
+HostStream::~HostStream() {
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Capture> capture = std::move(capture_);
   lock.unlock();
@@ -52,7 +52,7 @@ Stream::~Stream() {
   if (worker_.joinable()) worker_.join();
 }
 
-void Stream::enqueue(Task task) {
+void HostStream::enqueue(Task task) {
   const std::lock_guard lock(mutex_);
   if (capture_ != nullptr) {
     if (capture_->append(this, task)) return;
@@ -69,13 +69,13 @@ void Stream::enqueue(Task task) {
   if (!running_) wake_worker();
 }
 
-void Stream::wake_worker() {
+void HostStream::wake_worker() {
   if (!worker_asleep_) return;
   worker_asleep_ = false;
   wake_.notify_one();
 }
 
-void Stream::execute_front(std::unique_lock<std::mutex>& lock) {
+void HostStream::execute_front(std::unique_lock<std::mutex>& lock) {
   std::list<Task> current;
   current.splice(current.begin(), queue_, queue_.begin());
   running_ = true;
@@ -87,7 +87,7 @@ void Stream::execute_front(std::unique_lock<std::mutex>& lock) {
   finish_one();
 }
 
-void Stream::finish_one() {
+void HostStream::finish_one() {
   running_ = false;
   const std::uint64_t finished = finished_.load(std::memory_order_relaxed) + 1;
   finished_.store(finished, std::memory_order_release);  // pairs with synchronize()
@@ -96,7 +96,7 @@ void Stream::finish_one() {
   progress_.notify_all();
 }
 
-void Stream::work() {
+void HostStream::work() {
   bool searched = false;
   std::unique_lock lock(mutex_);
   while (true) {
@@ -119,13 +119,13 @@ void Stream::work() {
   }
 }
 
-bool Stream::idle() const {
+bool HostStream::idle() const {
   const std::lock_guard lock(mutex_);
   require(!in_capture(), Device::kNothingRunsYet);
   return finished_.load(std::memory_order_acquire) == enqueued_.load(std::memory_order_relaxed);
 }
 
-void Stream::synchronize() {
+void HostStream::synchronize() {
   std::unique_lock lock(mutex_);
   require(!in_capture(), Device::kNothingRunsYet);
   const std::uint64_t target = enqueued_.load(std::memory_order_relaxed);
@@ -147,17 +147,17 @@ void Stream::synchronize() {
   if (executable()) wake_worker();
 }
 
-std::shared_ptr<Event> Stream::record() {
+std::shared_ptr<HostEvent> HostStream::record() {
   {
     const std::lock_guard lock(mutex_);
-    if (in_capture()) return std::make_shared<Event>(capture_, capture_->reached(this));
+    if (in_capture()) return std::make_shared<HostEvent>(capture_, capture_->reached(this));
   }
-  auto event = std::make_shared<Event>();
+  auto event = std::make_shared<HostEvent>();
   enqueue(RecordTask{event});
   return event;
 }
 
-void Stream::wait(const std::shared_ptr<Event>& event) {
+void HostStream::wait(const std::shared_ptr<HostEvent>& event) {
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Capture>& capture = event->capture();
   if (capture == nullptr) {
@@ -175,13 +175,13 @@ void Stream::wait(const std::shared_ptr<Event>& event) {
   capture_->wait(this, event->nodes());
 }
 
-void Stream::begin_capture() {
+void HostStream::begin_capture() {
   const std::lock_guard lock(mutex_);
   require(!in_capture(), "begin_capture() on a stream that is capturing already; end_capture() comes first");
   capture_ = std::make_shared<Capture>(this);
 }
 
-std::shared_ptr<Graph> Stream::end_capture() {
+std::shared_ptr<HostGraph> HostStream::end_capture() {
   std::unique_lock lock(mutex_);
   require(in_capture(), "end_capture() on a stream that is not capturing; begin_capture() comes first");
   require(
@@ -190,21 +190,21 @@ std::shared_ptr<Graph> Stream::end_capture() {
       "that stream and must end there");
   const std::shared_ptr<Capture> capture = std::move(capture_);
   lock.unlock();
-  return std::shared_ptr<Graph>(new Graph(capture->end()), LeftToParent());  // it may have threads
+  return std::shared_ptr<HostGraph>(new HostGraph(capture->end()), LeftToParent());  // it may have threads
 }
 
-bool Stream::capturing() const {
+bool HostStream::capturing() const {
   const std::lock_guard lock(mutex_);
   return in_capture();
 }
 
-void Stream::retain(std::shared_ptr<const void> thing) {
+void HostStream::retain(std::shared_ptr<const void> thing) {
   const std::lock_guard lock(mutex_);
   require(in_capture(), "retain() on a stream that is not capturing: there is no graph that could keep anything");
   capture_->retain(std::move(thing));
 }
 
-void Stream::guard(std::shared_ptr<const LaunchGuard> guard) {
+void HostStream::guard(std::shared_ptr<const LaunchGuard> guard) {
   const std::lock_guard lock(mutex_);
   require(in_capture(), "guard() on a stream that is not capturing: there is no graph that it could belong to");
   capture_->guard(std::move(guard));

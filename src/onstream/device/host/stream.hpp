@@ -19,12 +19,12 @@
 
 namespace onstream::host {
 
-class Stream {
+class HostStream {
  public:
-  Stream() = default;
-  ~Stream();  // waits for the work; an open capture is dropped
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  HostStream() = default;
+  ~HostStream();  // waits for the work; an open capture is dropped
+  HostStream(const HostStream&) = delete;
+  HostStream& operator=(const HostStream&) = delete;
 
   // Runs `task` after all earlier ones, or adds it to the capture. Does not block on earlier work.
   void enqueue(Task task);
@@ -35,11 +35,11 @@ class Stream {
   // Throws invalid_argument while capturing.
   void synchronize();
 
-  std::shared_ptr<Event> record();
-  void wait(const std::shared_ptr<Event>& event);
+  std::shared_ptr<HostEvent> record();
+  void wait(const std::shared_ptr<HostEvent>& event);
 
   void begin_capture();
-  std::shared_ptr<Graph> end_capture();
+  std::shared_ptr<HostGraph> end_capture();
   bool capturing() const;
   void retain(std::shared_ptr<const void> thing);
   void guard(std::shared_ptr<const LaunchGuard> guard);

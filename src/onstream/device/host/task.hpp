@@ -18,7 +18,7 @@
 
 namespace onstream::host {
 
-class Graph;
+class HostGraph;
 
 // The bytes of a kernel's argument struct. Those of the library's own kernels fit inline, without an allocation.
 class Arguments {
@@ -61,17 +61,17 @@ struct WordTask {
 };
 
 struct RecordTask {
-  std::shared_ptr<Event> event;
+  std::shared_ptr<HostEvent> event;
   void run() const { event->set(); }
 };
 
 struct WaitTask {
-  std::shared_ptr<const Event> event;
+  std::shared_ptr<const HostEvent> event;
   void run() const { event->wait(); }
 };
 
 struct GraphTask {
-  std::shared_ptr<const Graph> graph;
+  std::shared_ptr<const HostGraph> graph;
   void run() const;  // graph.cpp
 };
 

@@ -39,7 +39,7 @@ ONSTREAM_BODY Fault word_fault(std::int64_t peer, std::uint64_t bytes, std::uint
 
 // The words for which a comparison holds, so that a wait that polls has three instructions to decide: those whose bits
 // in `mask`, in the upper bytes of 8, lie `span` or less behind `first`, also around the wrap.
-struct Range {
+struct WordRange {
   std::uint64_t mask = 0;
   std::uint64_t first = 0;
   std::uint64_t span = 0;
@@ -49,20 +49,20 @@ struct Range {
 
 ONSTREAM_BOTH constexpr std::uint64_t raised(std::uint64_t word, std::size_t width) { return word << (64 - 8 * width); }
 
-ONSTREAM_BOTH Range range_of(Compare compare, Sign sign, std::uint64_t word, std::size_t width) {
+ONSTREAM_BOTH WordRange range_of(Compare compare, Sign sign, std::uint64_t word, std::size_t width) {
   constexpr std::uint64_t kAll = ~std::uint64_t{0};
   constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
   const std::uint64_t one = raised(1, width);
   const std::uint64_t value = raised(word, width);
   const std::uint64_t lowest = sign == Sign::signed_word ? kHalf : 0;
   const std::uint64_t highest = lowest - one;
-  const Range never = {0, one, 0};
+  const WordRange never = {0, one, 0};
   switch (compare) {
     case Compare::eq: return {kAll, value, 0};
     case Compare::ne: return {kAll, value + one, 0 - 2 * one};
-    case Compare::gt: return value == highest ? never : Range{kAll, value + one, highest - value - one};
+    case Compare::gt: return value == highest ? never : WordRange{kAll, value + one, highest - value - one};
     case Compare::ge: return {kAll, value, highest - value};
-    case Compare::lt: return value == lowest ? never : Range{kAll, lowest, value - one - lowest};
+    case Compare::lt: return value == lowest ? never : WordRange{kAll, lowest, value - one - lowest};
     case Compare::le: return {kAll, lowest, value - lowest};
     case Compare::reached: return {kAll, value, kHalf - one};
     default: return {value, one, 0 - 2 * one};  // any_bit
@@ -77,7 +77,7 @@ ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
 
 // Whether the word of 4 or 8 bytes at an address compares now. Acquires: stores before the word's are seen after it.
 template <class Group>
-ONSTREAM_BODY bool is_met(const Group& group, std::uint64_t address, unsigned width, const Range& range) {
+ONSTREAM_BODY bool is_met(const Group& group, std::uint64_t address, unsigned width, const WordRange& range) {
   if (width == sizeof(std::uint64_t))
     return range.has(group.load_acquire(reinterpret_cast<const std::uint64_t*>(address)));
   return range.has(raised(group.load_acquire(reinterpret_cast<const std::uint32_t*>(address)), sizeof(std::uint32_t)));

@@ -16,14 +16,14 @@ namespace onstream {
 
 struct alignas(64) CopySlot {
   static constexpr std::uint64_t kDepth = 32;  // as many may be under way
-  struct Request {
+  struct CopyRequest {
     std::uint64_t destination = 0;
     std::uint64_t source = 0;
     std::uint64_t bytes = 0;
     std::uint64_t answered = 0;  // not 0: it is said when it is done, and with it all before it
   };
   std::uint64_t asked = 0;  // release/acquire: the requests up to that number are whole
-  Request requests[kDepth];
+  CopyRequest requests[kDepth];
 };
 
 // A slot as its op knows it. Copies are made in the order of their requests, which are numbered from 1 on; the last one
@@ -43,7 +43,7 @@ struct Copier {
   template <class Group>
   ONSTREAM_EITHER void ask(const Group& group, std::uint64_t number, std::uint64_t destination, const void* source,
                            std::uint64_t bytes, bool answered) const {
-    CopySlot::Request& request = slot->requests[number % CopySlot::kDepth];
+    CopySlot::CopyRequest& request = slot->requests[number % CopySlot::kDepth];
     group.store_relaxed(&request.destination, destination);
     group.store_relaxed(&request.source, reinterpret_cast<std::uint64_t>(source));
     group.store_relaxed(&request.bytes, bytes);

@@ -50,8 +50,8 @@
 #include <cstring>
 
 #include "onstream/base/clock.hpp"
-#include "onstream/device/kernel/foreign.hpp"
 #include "onstream/device/kernel/interrupt.hpp"
+#include "onstream/device/kernel/remote_process.hpp"
 
 // ONSTREAM_EITHER and ONSTREAM_EITHER_CALL are BODY and CALL for code that a file for nvcc may instantiate over both
 // groups: such code, for both sides, then calls members that one group alone has, of which nvcc warns unless it stands
@@ -92,7 +92,8 @@ class HostGroup {
  public:
   HostGroup(int block, int blocks) : block_(block), blocks_(blocks) {}
 
-  // Whether addresses may be remote process addresses (foreign.hpp): then only carry() copies, and a copy may fail.
+  // Whether addresses may be remote process addresses (remote_process.hpp): then only carry() copies, and a copy may
+  // fail.
   static constexpr bool kCrossMemory = true;
   static constexpr bool kStoresInOrder = true;
 

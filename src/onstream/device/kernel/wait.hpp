@@ -102,7 +102,7 @@ ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Statu
 
 // The result of a waiting thread's look at the abort word and the clock: whether it shall go on, and since when it
 // waits. An odd start says that the peer has left.
-struct Patience {
+struct WaitCheck {
   Status status = Status::ok;
   std::uint64_t start_ns = 0;
 };
@@ -132,8 +132,8 @@ ONSTREAM_EITHER_CALL bool stands_still(const Group& group, const WaitView& view,
 
 // All that a peer ever stored here came before the word that says it has left: one more look at the condition decides.
 template <class Group>
-ONSTREAM_EITHER_CALL Patience look_up(const Group& group, const WaitView& view, std::uint64_t word,
-                                      std::uint64_t start_ns, bool slept) {
+ONSTREAM_EITHER_CALL WaitCheck look_up(const Group& group, const WaitView& view, std::uint64_t word,
+                                       std::uint64_t start_ns, bool slept) {
   constexpr std::uint64_t kLeft = 1;
   const std::uint64_t left = (word & kPeerLeft) != 0 ? kLeft : 0;
   if ((word & kWorldFailed) != 0) {
@@ -167,7 +167,7 @@ template <class Who, class Group, class Word, class Ready>
 ONSTREAM_EITHER Status wait_as(const Who& who, const Group& group, const WaitView& view, const Word& word,
                                const Ready& ready) {
   constexpr std::uint32_t kAbortEvery = 1024;
-  Patience patience;
+  WaitCheck patience;
   bool slept = false;
   for (std::uint32_t round = 0;; ++round) {
     if (who.all(ready())) return Status::ok;

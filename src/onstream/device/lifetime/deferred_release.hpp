@@ -91,7 +91,7 @@ class DeferredRelease {
   }
 
  private:
-  struct Entry {
+  struct ReleaseEntry {
     Events after;
     std::shared_ptr<const void> thing;
   };
@@ -104,13 +104,13 @@ class DeferredRelease {
     }
   };
 
-  static bool ready(Entry& entry) {
+  static bool ready(ReleaseEntry& entry) {
     std::erase_if(entry.after, [](const auto& event) { return ended(*event); });
     return entry.after.empty();
   }
 
   // Unless somebody holds everything back.
-  static bool release(Entry& entry, bool whoever_holds) {
+  static bool release(ReleaseEntry& entry, bool whoever_holds) {
     DeferredRelease& process = of_process();
     {
       const std::lock_guard lock(process.mutex_);
@@ -126,7 +126,7 @@ class DeferredRelease {
 
   void work() {
     constexpr auto kLook = std::chrono::milliseconds(1);
-    std::vector<Entry> held;
+    std::vector<ReleaseEntry> held;
     std::unique_lock lock(mutex_);
     for (;;) {
       const auto wanted = [this] { return stopping_ || !arrived_.empty(); };
@@ -140,7 +140,8 @@ class DeferredRelease {
       arrived_.clear();
       const bool last = stopping_;
       lock.unlock();
-      const std::size_t gone = std::erase_if(held, [&](Entry& entry) { return ready(entry) && release(entry, last); });
+      const std::size_t gone =
+          std::erase_if(held, [&](ReleaseEntry& entry) { return ready(entry) && release(entry, last); });
       lock.lock();
       open_ -= gone;
       if (open_ == 0) released_.notify_all();
@@ -150,7 +151,7 @@ class DeferredRelease {
   const pid_t owner_ = ::getpid();
   std::mutex mutex_;
   std::condition_variable news_;
-  std::vector<Entry> arrived_;
+  std::vector<ReleaseEntry> arrived_;
   std::size_t open_ = 0;  // handed over and not released
   std::condition_variable released_;
   // Used in the process's own one only:

@@ -30,17 +30,17 @@ class StreamPool {
   StreamPool(const StreamPool&) = delete;
   StreamPool& operator=(const StreamPool&) = delete;
 
-  class Lease {
+  class StreamLease {
    public:
-    Lease(StreamPool& pool, Stream stream) : pool_(pool), stream_(stream) {}
-    ~Lease() {
+    StreamLease(StreamPool& pool, Stream stream) : pool_(pool), stream_(stream) {}
+    ~StreamLease() {
       const bool thrown = std::uncaught_exceptions() > exceptions_;  // so the enqueued work may wait for long
       const std::lock_guard lock(pool_.mutex_);
       std::erase_if(pool_.leased_, [this](Stream one) { return one.handle == stream_.handle; });
       (thrown ? pool_.left_ : pool_.free_).push_back(stream_);
     }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
+    StreamLease(const StreamLease&) = delete;
+    StreamLease& operator=(const StreamLease&) = delete;
     Stream get() const { return stream_; }
 
    private:
@@ -49,20 +49,20 @@ class StreamPool {
     int exceptions_ = std::uncaught_exceptions();
   };
 
-  Lease lease() {
+  StreamLease lease() {
     {
       const std::lock_guard lock(mutex_);
       if (free_.empty()) take_back_idle();
       if (!free_.empty()) {
         leased_.push_back(free_.back());
         free_.pop_back();
-        return Lease(*this, leased_.back());
+        return StreamLease(*this, leased_.back());
       }
     }
     const Stream stream = device_->create_stream();
     const std::lock_guard lock(mutex_);
     leased_.push_back(stream);
-    return Lease(*this, stream);
+    return StreamLease(*this, stream);
   }
 
   // The streams on which a thread waits, and reports their failures.
@@ -77,7 +77,7 @@ class StreamPool {
       std::memcpy(destination, source, bytes);
       return;
     }
-    const Lease stream = lease();
+    const StreamLease stream = lease();
     device_->copy(destination, source, bytes, stream.get());
     device_->synchronize(stream.get());
   }

@@ -23,7 +23,7 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit
 }  // namespace
 
 // The functions of version 2 that are used here, as libgdrapi exports them.
-struct Gdr::Functions {
+struct Gdr::GdrFunctions {
   struct Handle {  // by value in the calls
     unsigned long number;
   };
@@ -44,7 +44,7 @@ Gdr::Gdr(const std::string& library) {
     const char* why = ::dlerror();
     fail(ErrorCode::unsupported, "no gdrcopy library: ", why != nullptr ? why : library.c_str());
   }
-  auto functions = std::make_unique<Functions>();
+  auto functions = std::make_unique<GdrFunctions>();
   const auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(loaded, name));
     if (function == nullptr) fail(ErrorCode::unsupported, "the gdrcopy library ", library, " has no ", name);
@@ -65,12 +65,12 @@ Gdr::Gdr(const std::string& library) {
 Gdr::~Gdr() { functions_->close(driver_); }
 
 const Gdr* Gdr::of_process(std::string& why_none) {
-  struct Found {
+  struct FoundGdr {
     const Gdr* gdr = nullptr;
     std::string why_none;
   };
-  static const Found* const found = [] {
-    auto* out = new Found;  // never destroyed: windows may end with the process
+  static const FoundGdr* const found = [] {
+    auto* out = new FoundGdr;  // never destroyed: windows may end with the process
     try {
       out->gdr = new Gdr(kLibrary);
     } catch (const Error& error) {
@@ -82,10 +82,10 @@ const Gdr* Gdr::of_process(std::string& why_none) {
   return found->gdr;
 }
 
-Gdr::Window::Window(const Gdr& gdr, std::uintptr_t gpu_address, std::size_t bytes) : gdr_(gdr), bytes_(bytes) {
+Gdr::GdrWindow::GdrWindow(const Gdr& gdr, std::uintptr_t gpu_address, std::size_t bytes) : gdr_(gdr), bytes_(bytes) {
   require(bytes > 0 && gpu_address % kPageBytes == 0 && bytes % kPageBytes == 0, "gdrcopy: ", bytes, " B at ",
           reinterpret_cast<const void*>(gpu_address), " are no whole pages of ", kPageBytes, " B");
-  Functions::Handle handle{};
+  GdrFunctions::Handle handle{};
   int result = gdr.functions_->pin(gdr.driver_, gpu_address, bytes, 0, 0, &handle);
   if (result != 0) fail(ErrorCode::system, "gdr_pin_buffer of ", bytes, " B failed with ", result);
   void* mapped = nullptr;
@@ -98,18 +98,18 @@ Gdr::Window::Window(const Gdr& gdr, std::uintptr_t gpu_address, std::size_t byte
   mapped_ = static_cast<std::byte*>(mapped);
 }
 
-Gdr::Window::~Window() {
-  gdr_.functions_->unmap(gdr_.driver_, Functions::Handle{handle_}, mapped_, bytes_);
-  gdr_.functions_->unpin(gdr_.driver_, Functions::Handle{handle_});
+Gdr::GdrWindow::~GdrWindow() {
+  gdr_.functions_->unmap(gdr_.driver_, GdrFunctions::Handle{handle_}, mapped_, bytes_);
+  gdr_.functions_->unpin(gdr_.driver_, GdrFunctions::Handle{handle_});
 }
 
-void Gdr::Window::write(std::size_t offset, const void* source, std::size_t bytes) const {
-  const int result = gdr_.functions_->copy_to(Functions::Handle{handle_}, mapped_ + offset, source, bytes);
+void Gdr::GdrWindow::write(std::size_t offset, const void* source, std::size_t bytes) const {
+  const int result = gdr_.functions_->copy_to(GdrFunctions::Handle{handle_}, mapped_ + offset, source, bytes);
   if (result != 0) fail(ErrorCode::system, "gdr_copy_to_mapping of ", bytes, " B failed with ", result);
 }
 
-void Gdr::Window::read(void* destination, std::size_t offset, std::size_t bytes) const {
-  const int result = gdr_.functions_->copy_from(Functions::Handle{handle_}, destination, mapped_ + offset, bytes);
+void Gdr::GdrWindow::read(void* destination, std::size_t offset, std::size_t bytes) const {
+  const int result = gdr_.functions_->copy_from(GdrFunctions::Handle{handle_}, destination, mapped_ + offset, bytes);
   if (result != 0) fail(ErrorCode::system, "gdr_copy_from_mapping of ", bytes, " B failed with ", result);
 }
 
@@ -120,16 +120,16 @@ class GdrMemories::Slab {
       : memory_(std::move(memory)), window_(gdr, reinterpret_cast<std::uintptr_t>(memory_->data()), memory_->bytes()) {}
 
   const Memory& memory() const { return *memory_; }
-  const Gdr::Window& window() const { return window_; }
+  const Gdr::GdrWindow& window() const { return window_; }
 
  private:
   std::shared_ptr<Memory> memory_;
-  Gdr::Window window_;  // goes first
+  Gdr::GdrWindow window_;  // goes first
 };
 
-class GdrMemories::Piece final : public SmallMemory {
+class GdrMemories::GdrPiece final : public SmallMemory {
  public:
-  Piece(std::shared_ptr<Slab> slab, std::size_t offset, std::size_t bytes)
+  GdrPiece(std::shared_ptr<Slab> slab, std::size_t offset, std::size_t bytes)
       : slab_(std::move(slab)), offset_(offset), bytes_(bytes) {}
   std::byte* data() const override { return slab_->memory().data() + offset_; }
   std::size_t bytes() const override { return bytes_; }
@@ -174,7 +174,7 @@ std::shared_ptr<SmallMemory> GdrMemories::cut(std::size_t bytes) {
              "; small copies go through pinned memory");
     return nullptr;
   }
-  auto piece = std::make_shared<Piece>(slab_, cut_, bytes);
+  auto piece = std::make_shared<GdrPiece>(slab_, cut_, bytes);
   cut_ += round_up(bytes, kPiece);
   return piece;
 }

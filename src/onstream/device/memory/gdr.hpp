@@ -28,12 +28,12 @@ class Gdr {
   static constexpr std::size_t kPageBytes = 65536;
 
   // GPU memory in the CPU's address space. Ends before the memory does.
-  class Window {
+  class GdrWindow {
    public:
-    Window(const Gdr& gdr, std::uintptr_t gpu_address, std::size_t bytes);  // throws system
-    ~Window();
-    Window(const Window&) = delete;
-    Window& operator=(const Window&) = delete;
+    GdrWindow(const Gdr& gdr, std::uintptr_t gpu_address, std::size_t bytes);  // throws system
+    ~GdrWindow();
+    GdrWindow(const GdrWindow&) = delete;
+    GdrWindow& operator=(const GdrWindow&) = delete;
 
     // Thread-safe for ranges that do not overlap. The bytes are there for any kernel launched after the call.
     void write(std::size_t offset, const void* source, std::size_t bytes) const;
@@ -47,8 +47,8 @@ class Gdr {
   };
 
  private:
-  struct Functions;
-  std::unique_ptr<const Functions> functions_;
+  struct GdrFunctions;
+  std::unique_ptr<const GdrFunctions> functions_;
   void* driver_ = nullptr;
 };
 
@@ -79,7 +79,7 @@ class GdrMemories {
 
  private:
   class Slab;
-  class Piece;
+  class GdrPiece;
   std::shared_ptr<SmallMemory> cut(std::size_t bytes);
 
   const Source source_;

@@ -1,7 +1,7 @@
 // The way to another process's plain memory where the system refuses later the copies it permitted at first: a process
 // that gives up its user (setuid) or its dumpability is closed to others from then on, although they hold remote
-// process addresses of it (foreign.hpp). A Relay then makes the copies, so that ops that are under way, captured or
-// kept by a peer come to their end all the same.
+// process addresses of it (remote_process.hpp). A Relay then makes the copies, so that ops that are under way, captured
+// or kept by a peer come to their end all the same.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 namespace onstream {
 
 // A copy between this process and another one.
-struct ForeignCopy {
-  enum class Direction { read, write };  // theirs to own, own to theirs
-  Direction direction;
+struct CrossMemoryCopy {
+  enum class CopyDirection { read, write };  // theirs to own, own to theirs
+  CopyDirection direction;
   std::byte* own;
   std::uint64_t theirs;  // as that process has it
   std::size_t bytes;
@@ -24,7 +24,7 @@ class Relay {
   virtual ~Relay() = default;
   // Makes the whole copy, with the world's deadline; `refusal` is the errno that the system gave. 0; EFAULT where
   // memory is not mapped; ESRCH where the process, or the world, is gone; ETIMEDOUT.
-  virtual int copy(ForeignCopy what, int refusal) = 0;
+  virtual int copy(CrossMemoryCopy what, int refusal) = 0;
 };
 
 // Copies within this process between addresses of which one may not be mapped. 0, or the errno, EFAULT for that.

@@ -2,7 +2,7 @@
 //
 // Mostly the receiver moves it, when it waits for its receive. But a rank may wait for its send before it waits for its
 // receive, and its peer may do the same: each would wait for the other. So the wait of the send pushes once it sees the
-// posting.
+// receive descriptor.
 //
 // Both may begin at one moment. Each writes down that it does, then looks whether the other one has, with a
 // sequentially consistent fence between (Dekker's algorithm: E. W. Dijkstra, "Over de sequentialiteit van
@@ -36,7 +36,7 @@ ONSTREAM_BODY std::uint64_t pushing_word(std::uint64_t number, Pushing what) {
 // The sender's side: the wait of one message. One thread, which holds the lane's lock.
 class LatePush {
  public:
-  ONSTREAM_BODY LatePush(const View& lane, std::uint64_t number)
+  ONSTREAM_BODY LatePush(const LaneView& lane, std::uint64_t number)
       : words_(late_words(lane.peer_acks, lane.receives, number)), number_(number) {}
 
   // False: the receiver fetches the message.
@@ -67,20 +67,20 @@ class LatePush {
 // The receiver's side, before it fetches message `number`: whether the sender has brought it already. All threads of
 // the first block.
 template <class Group>
-ONSTREAM_CALL Status was_brought(const Group& group, const WaitView& wait, const View& lane, std::uint64_t number,
+ONSTREAM_CALL Status was_brought(const Group& group, const WaitView& wait, const LaneView& lane, std::uint64_t number,
                                  bool& brought) {
   const LateWords words = late_words(lane.acks, lane.receives, number);
   Status status = Status::ok;
-  std::uint64_t said = 0;
+  std::uint64_t stated = 0;
   if (group.rank() == 0) {
     group.store_relaxed(words.fetching, number + 1);
     group.fence_all();
     status = wait_until(group, wait, [&] {
-      said = group.load_acquire(words.pushing);
-      return said != pushing_word(number, Pushing::begins);
+      stated = group.load_acquire(words.pushing);
+      return stated != pushing_word(number, Pushing::begins);
     });
   }
-  brought = group.sync_or(status == Status::ok && said == pushing_word(number, Pushing::brought));
+  brought = group.sync_or(status == Status::ok && stated == pushing_word(number, Pushing::brought));
   return agree(group, status);
 }
 

@@ -39,23 +39,23 @@ ONSTREAM_BODY std::size_t packed_part(std::ptrdiff_t left) {
 
 // There is room.
 template <class Group>
-ONSTREAM_BODY void pack(const Group& group, const View& lane, std::uint64_t head, std::uint64_t word,
+ONSTREAM_BODY void pack(const Group& group, const LaneView& lane, std::uint64_t head, std::uint64_t word,
                         const void* source, std::uint64_t bytes) {
   const auto* from = static_cast<const std::byte*>(source) + kPackedFirst;
   const std::byte* const end = static_cast<const std::byte*>(source) + bytes;
   for (std::uint64_t unit = head + 1; from < end; ++unit, from += kPackedEach) {
-    const Place place = place_of(lane, unit, 0);
+    const LinePlace place = place_of(lane, unit, 0);
     Line* const to = lane.peer_ring + place.index;
     group.store_relaxed(&to->low, flag_line(0, place.flag).low);
     std::memcpy(&to->high, from, packed_part(end - from));
   }
-  const Place first = place_of(lane, head, 0);
+  const LinePlace first = place_of(lane, head, 0);
   std::memcpy(lane.peer_ring + first.index + 1, source, kPackedFirst);
   group.store_line(lane.peer_ring + first.index, flag_line(word, first.flag));
 }
 
 // Its header has been seen.
-ONSTREAM_BODY void unpack(const View& lane, std::uint64_t head, void* destination, std::uint64_t bytes) {
+ONSTREAM_BODY void unpack(const LaneView& lane, std::uint64_t head, void* destination, std::uint64_t bytes) {
   std::memcpy(destination, lane.ring + place_of(lane, head, 0).index + 1, kPackedFirst);
   auto* to = static_cast<std::byte*>(destination) + kPackedFirst;
   const std::byte* const end = static_cast<std::byte*>(destination) + bytes;

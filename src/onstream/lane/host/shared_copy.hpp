@@ -1,17 +1,17 @@
 // Shared copies: a large message of the host device, whose bytes both of its ranks copy.
 //
-// The sender opens the message's Share and announces it in the ring; the receive says in its posting where the data
-// shall go. From then on each side, as long as it waits for this message, claims the next chunks that nobody has
-// claimed and copies them: two cores work on one message, and either side alone brings it to its end. The side that
+// The sender opens the message's SharedCopyState and announces it in the ring; the receive says in its descriptor where
+// the data shall go. From then on each side, as long as it waits for this message, claims the next chunks that nobody
+// has claimed and copies them: two cores work on one message, and either side alone brings it to its end. The side that
 // finishes the last chunk acknowledges.
 //
 // Source and destination may be plain memory of two processes, each known to the other by a remote process address
-// (device/kernel/foreign.hpp), which the system copies from one process to the other: the sender's calls write the
-// chunks that the receiver's do not read. Such a call costs four times a plain copy; where one side can do with that,
-// the other leaves the message to it for a while.
+// (device/kernel/remote_process.hpp), which the system copies from one process to the other: the sender's calls write
+// the chunks that the receiver's do not read. Such a call costs four times a plain copy; where one side can do with
+// that, the other leaves the message to it for a while.
 //
-// A Share lies in the sender's memory behind the acks, one for each of `receives` messages, on the host device only.
-// Only groups that know remote process addresses have these bodies: a GPU's kernels hold nothing of it.
+// A SharedCopyState lies in the sender's memory behind the acks, one for each of `receives` messages, on the host
+// device only. Only groups that know remote process addresses have these bodies: a GPU's kernels hold nothing of it.
 #pragma once
 
 #include "onstream/lane/memory/refusals.hpp"
@@ -19,7 +19,7 @@
 namespace onstream::lane {
 
 // Written by the sender before the announcement, except the counts, which both ranks write.
-struct Share {
+struct SharedCopyState {
   std::uint64_t claim;        // (number + 1) << kShareShift, plus the chunks claimed so far, by either
   std::uint64_t through;      // chunks in the destination, and kLost for each that could not be copied
   std::uint64_t source;       // in the sender's address space
@@ -31,11 +31,11 @@ struct Share {
 constexpr int kShareShift = 24;
 
 // Bytes behind the acks of one lane and peer.
-ONSTREAM_BOTH std::uint64_t share_bytes(std::uint64_t receives) { return receives * sizeof(Share); }
+ONSTREAM_BOTH std::uint64_t share_bytes(std::uint64_t receives) { return receives * sizeof(SharedCopyState); }
 
-// The Share of message `number`; `acks` are the sender's, in either rank's address space.
-inline Share* share_of(const View& view, std::uint64_t* acks, std::uint64_t number) {
-  return reinterpret_cast<Share*>(acks + acks_of(view.receives)) + (number & (view.receives - 1));
+// The SharedCopyState of message `number`; `acks` are the sender's, in either rank's address space.
+inline SharedCopyState* share_of(const LaneView& view, std::uint64_t* acks, std::uint64_t number) {
+  return reinterpret_cast<SharedCopyState*>(acks + acks_of(view.receives)) + (number & (view.receives - 1));
 }
 
 // Not worth sharing if the sender can place it at once: 16 KiB take 0.53 us so, and 0.74 shared; 32 KiB 0.8 either way.
@@ -70,7 +70,7 @@ inline Status carry(const Group& group, const WaitView& wait, void* destination,
 
 // Why the receiver refused message `number`. The sender's.
 template <class Group>
-ONSTREAM_BODY Status why_refused(const Group& group, const View& view, std::uint64_t number) {
+ONSTREAM_BODY Status why_refused(const Group& group, const LaneView& view, std::uint64_t number) {
   if constexpr (Group::kCrossMemory) {
     const Status why = refusal_of(group, refusals_of(view.acks, view.receives), number).why;
     if (why == Status::unmapped) return why;
@@ -81,7 +81,7 @@ ONSTREAM_BODY Status why_refused(const Group& group, const View& view, std::uint
 // One shared message, from either side.
 class Sharing {
  public:
-  Sharing(const WaitView& wait, const View& view, std::uint64_t* acks, std::uint64_t number, std::uint64_t bytes)
+  Sharing(const WaitView& wait, const LaneView& view, std::uint64_t* acks, std::uint64_t number, std::uint64_t bytes)
       : wait_(wait),
         share_(share_of(view, acks, number)),
         ack_(acks + (number & (view.receives - 1))),
@@ -92,7 +92,7 @@ class Sharing {
         count_((bytes + chunk_ - 1) / chunk_) {}
 
  protected:
-  enum class Step { none, carry, end };
+  enum class CopyStep { none, carry, end };
 
   // Whether the side that can copy plainly is still given time, from the first such question on: as much as the system
   // would take, so that at worst the message takes twice as long.
@@ -185,7 +185,7 @@ class Sharing {
   }
 
   WaitView wait_;
-  Share* share_;
+  SharedCopyState* share_;
   std::uint64_t* ack_;
   std::uint64_t* refusals_;
   std::uint64_t number_;

@@ -8,7 +8,7 @@ namespace onstream::lane {
 // One message of the peer's.
 class CopyReceiver : public Sharing {
  public:
-  CopyReceiver(const WaitView& wait, const View& view, std::uint64_t number, std::uint64_t bytes)
+  CopyReceiver(const WaitView& wait, const LaneView& view, std::uint64_t number, std::uint64_t bytes)
       : Sharing(wait, view, view.peer_acks, number, bytes), view_(view) {}
 
   // Works and waits until the message has ended. Where the sender can copy plainly, as it was offered the place, and
@@ -18,12 +18,12 @@ class CopyReceiver : public Sharing {
     const bool is_left = offered && is_remote_process(source);
     Helper helper(wait_, view_);
     Status status = Status::ok;
-    for (Step step = Step::none; status == Status::ok && step != Step::end;) {
+    for (CopyStep step = CopyStep::none; status == Status::ok && step != CopyStep::end;) {
       status = wait_until(group, wait_, [&] {
         step = next(group, is_left);
-        return step != Step::none || helper.help(group);
+        return step != CopyStep::none || helper.help(group);
       });
-      if (status == Status::ok && step == Step::carry) status = carry_next(group, destination, source);
+      if (status == Status::ok && step == CopyStep::carry) status = carry_next(group, destination, source);
     }
     const Status ended = outcome(group);
     return ended == Status::ok ? status : ended;
@@ -31,13 +31,13 @@ class CopyReceiver : public Sharing {
 
  private:
   template <class Group>
-  Step next(const Group& group, bool is_left) {
-    if (has_ended(group)) return Step::end;
-    if (!has_unclaimed(group)) return Step::none;
-    return is_left && is_given_time(group) ? Step::none : Step::carry;
+  CopyStep next(const Group& group, bool is_left) {
+    if (has_ended(group)) return CopyStep::end;
+    if (!has_unclaimed(group)) return CopyStep::none;
+    return is_left && is_given_time(group) ? CopyStep::none : CopyStep::carry;
   }
 
-  const View& view_;
+  const LaneView& view_;
 };
 
 }  // namespace onstream::lane

@@ -9,7 +9,7 @@ namespace onstream::lane {
 // One message of this rank's.
 class CopySender : public Sharing {
  public:
-  CopySender(const WaitView& wait, const View& view, std::uint64_t number, std::uint64_t bytes)
+  CopySender(const WaitView& wait, const LaneView& view, std::uint64_t number, std::uint64_t bytes)
       : Sharing(wait, view, view.acks, number, bytes), view_(&view) {}
 
   // Whether the message's place is free: the last message in it has ended.
@@ -35,15 +35,15 @@ class CopySender : public Sharing {
     return group.load_acquire(&share_->claim) >> kShareShift == number_ + 1;
   }
 
-  enum class Reach {
+  enum class CopyMeans {
     plain,  // plain copies only
     all     // makes system copies too
   };
   // Copies without waiting for anybody: plain copies, or one system call.
   template <class Group>
-  Status lend(const Group& group, Reach reach) {
+  Status lend(const Group& group, CopyMeans means) {
     const auto* source = source_at(group);
-    bool more = find(group) && (reach == Reach::all || !is_remote_process(destination_));
+    bool more = find(group) && (means == CopyMeans::all || !is_remote_process(destination_));
     while (more && has_unclaimed(group)) {
       const Status status = carry_next(group, destination_, source);
       if (status != Status::ok) return status;
@@ -56,12 +56,12 @@ class CopySender : public Sharing {
   template <class Group>
   Status see_through(const Group& group) {
     Status status = Status::ok;
-    for (Step step = Step::none; status == Status::ok && step != Step::end;) {
+    for (CopyStep step = CopyStep::none; status == Status::ok && step != CopyStep::end;) {
       status = wait_until(group, wait_, [&] {
         step = next(group, true);
-        return step != Step::none;
+        return step != CopyStep::none;
       });
-      if (status == Status::ok && step == Step::carry) status = carry_next(group, destination_, source_at(group));
+      if (status == Status::ok && step == CopyStep::carry) status = carry_next(group, destination_, source_at(group));
     }
     return status == Status::ok ? outcome(group) : status;
   }
@@ -69,7 +69,7 @@ class CopySender : public Sharing {
   // Does one step, if there is one that is not left to the receiver for good. Whether it did.
   template <class Group>
   bool help(const Group& group) {
-    return next(group, false) == Step::carry && carry_next(group, destination_, source_at(group)) == Status::ok;
+    return next(group, false) == CopyStep::carry && carry_next(group, destination_, source_at(group)) == Status::ok;
   }
 
   template <class Group>
@@ -89,7 +89,7 @@ class CopySender : public Sharing {
     if (destination_ != nullptr) return true;
     Answered answer{Status::ok, Answer::refused, 0, 0};
     if (!answered(group, *view_, number_, answer) || bytes_ > answer.room) return false;
-    if (answer.answer != Answer::here && answer.answer != Answer::foreign) return false;
+    if (answer.answer != Answer::here && answer.answer != Answer::remote_process) return false;
     destination_ = reinterpret_cast<std::byte*>(answer.address);
     return true;
   }
@@ -101,13 +101,13 @@ class CopySender : public Sharing {
   }
 
   template <class Group>
-  Step next(const Group& group, bool takes_over) {
-    if (has_ended(group)) return Step::end;
-    if (!has_unclaimed(group) || !find(group)) return Step::none;
-    return is_left(group) && (!takes_over || is_given_time(group)) ? Step::none : Step::carry;
+  CopyStep next(const Group& group, bool takes_over) {
+    if (has_ended(group)) return CopyStep::end;
+    if (!has_unclaimed(group) || !find(group)) return CopyStep::none;
+    return is_left(group) && (!takes_over || is_given_time(group)) ? CopyStep::none : CopyStep::carry;
   }
 
-  const View* view_;
+  const LaneView* view_;
   std::byte* destination_ = nullptr;
 };
 
@@ -115,7 +115,7 @@ class CopySender : public Sharing {
 // first would else each be alone.
 class Helper {
  public:
-  Helper(const WaitView& wait, const View& view) : wait_(wait), view_(view), lender_(wait, view, 0, 0) {}
+  Helper(const WaitView& wait, const LaneView& view) : wait_(wait), view_(view), lender_(wait, view, 0, 0) {}
 
   // One step for the oldest message, if there is one to be done. Whether it did.
   template <class Group>
@@ -133,7 +133,7 @@ class Helper {
   void search(const Group& group) {
     std::uint64_t oldest = 0;
     for (std::uint64_t place = 0; place < view_.receives; ++place) {
-      const Share* share = share_of(view_, view_.acks, place);
+      const SharedCopyState* share = share_of(view_, view_.acks, place);
       const std::uint64_t serves = group.load_acquire(&share->claim) >> kShareShift;  // pairs with CopySender::open
       if (serves == 0 || (oldest != 0 && serves > oldest)) continue;
       if (CopySender(wait_, view_, serves - 1, group.load_acquire(&share->bytes)).has_work(group)) oldest = serves;
@@ -145,7 +145,7 @@ class Helper {
   }
 
   WaitView wait_;
-  const View& view_;
+  const LaneView& view_;
   CopySender lender_;
   bool lends_ = false;
   int looks_ = 0;

@@ -7,11 +7,11 @@
 // one carries its payload in the ring (path ll; the host device packs all but the smallest, packed.hpp), a large one is
 // announced and moves directly between the buffers.
 //
-// Sender's memory holds the words that the receiver writes back: credit (units consumed), postings (where a large
-// receive wants its data) and acks (messages pulled). All counters live in device memory and are advanced by the ops
-// themselves, so an op means the same eager or replayed. One op of a lane and direction runs at a time (message.hpp):
-// the order of streams sees to it on a GPU, a lock on the host (queue_lock.hpp). Waits on posted receives may run on
-// any stream: they take the lane's lock.
+// Sender's memory holds the words that the receiver writes back: credit (units consumed), receive descriptors (where a
+// large receive wants its data) and acks (messages pulled). All counters live in device memory and are advanced by the
+// ops themselves, so an op means the same eager or replayed. One op of a lane and direction runs at a time
+// (message.hpp): the order of streams sees to it on a GPU, a lock on the host (queue_lock.hpp). Waits on posted
+// receives may run on any stream: they take the lane's lock.
 #pragma once
 
 #include <cstddef>
@@ -29,14 +29,14 @@ constexpr std::uint64_t kUnitLines = kUnitBytes / sizeof(Line);
 // The kind in the first line of a message, or of a later step of a large one.
 enum class Header : std::uint64_t {
   data = 1,  // the payload follows in the ring
-  push = 2,  // large: the sender waits for a posting, then writes into the destination, and each of its blocks leaves
-             // an arrival; line 1 holds the source address
+  push = 2,  // large: the sender waits for a receive descriptor, then writes into the destination, and each of its
+             // blocks leaves an arrival; line 1 holds the source address
   pull = 3,  // large: the receiver loads from the source address in line 1, then acks. The wait of a posted one may
              // push it after all (late.hpp)
   stage =
       4,  // large: as push, but the source cannot be loaded from; if the destination cannot be stored to, chunks come
   chunk = 5,   // one chunk of a staged message is in the bounce buffer; line 1 holds its address
-  placed = 6,  // the data is in the destination: the posting was there when the sender looked
+  placed = 6,  // the data is in the destination: the descriptor was there when the sender looked
   // Host device only (shared_copy.hpp):
   share = 7,          // large: both copy; line 1 holds the source address. The sender asks nobody
   share_ordered = 8,  // as share, and the sender's op waits for the end
@@ -55,16 +55,16 @@ ONSTREAM_BODY std::uint64_t header_bytes(std::uint64_t word) { return word & kBy
 ONSTREAM_BOTH std::uint64_t lines_for(std::uint64_t bytes) { return 1 + (bytes + kLineData - 1) / kLineData; }
 ONSTREAM_BOTH std::uint64_t units_for(std::uint64_t bytes) { return (lines_for(bytes) + kUnitLines - 1) / kUnitLines; }
 
-// A receiver's answer to an announcement, or its posting ahead of it.
+// A receiver's answer to an announcement, or its descriptor ahead of it.
 enum class Answer : std::uint64_t {
-  here = 1,     // write to `address`, `bytes` of room
-  mine = 2,     // I fetch it myself (pull or chunks)
-  refused = 3,  // it does not fit; `bytes` of room
-  foreign = 4   // as here, but only carry() can write there (shared_copy.hpp); a sender that cannot leaves it to me
+  here = 1,            // write to `address`, `bytes` of room
+  receiver_pulls = 2,  // I fetch it myself (pull or chunks)
+  refused = 3,         // it does not fit; `bytes` of room
+  remote_process = 4   // as here, by carry() alone (shared_copy.hpp); a sender that cannot leaves it to me
 };
 
 // Written by the receiver into the sender's memory; lines as in the ring, flag = low half of number + 1.
-struct alignas(64) Posting {
+struct alignas(64) ReceiveDescriptor {
   Line address;
   Line bytes;
   Line answer;
@@ -134,13 +134,13 @@ constexpr std::uint64_t kDismissed = 255;
 struct alignas(64) Posted {
   std::uint64_t destination;
   std::uint64_t capacity;
-  std::uint64_t offered;  // not 0: a posting said `here`
+  std::uint64_t offered;  // not 0: a receive descriptor said `here`
   Ticket ticket;
 };
 
 // Both ends of a lane between this rank and `peer`, as this rank's kernels see them. The fields for a small message
 // come first: kernel arguments are fetched by cache lines, and each line costs a tenth of a small message's time.
-struct View {
+struct LaneView {
   Sending* sending = nullptr;
   Returned* returned = nullptr;  // mine, written by the peer
   Line* peer_ring = nullptr;
@@ -148,12 +148,12 @@ struct View {
   Receiving* receiving = nullptr;
   Line* ring = nullptr;
   Returned* peer_returned = nullptr;
-  std::uint64_t receives = 0;  // entries of postings, acks and posted; a power of two
+  std::uint64_t receives = 0;  // entries of descriptors, acks and posted; a power of two
 
-  // Mine, written by the peer: one posting for each of `receives` messages, and behind them that of a receive which has
-  // no other before it. A sender can ask for the latter before it knows its message's number.
-  Posting* postings = nullptr;
-  Posting* peer_postings = nullptr;
+  // Mine, written by the peer: one receive descriptor for each of `receives` messages, and behind them that of a
+  // receive which has no other before it. A sender can ask for the latter before it knows its message's number.
+  ReceiveDescriptor* descriptors = nullptr;
+  ReceiveDescriptor* peer_descriptors = nullptr;
   // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused; behind them
   // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push; the
   // refusals (refusals.hpp); and the words about messages of the peer that were left to me (late.hpp).
@@ -169,12 +169,12 @@ constexpr std::uint64_t kArrivals = 128;  // blocks of a push, at most
 constexpr std::uint64_t kArrivalBlocks = 256;
 constexpr std::uint64_t kRefusals = 31;  // of two words each, behind their count
 
-ONSTREAM_BOTH std::uint64_t postings_of(std::uint64_t receives) { return receives + 1; }
+ONSTREAM_BOTH std::uint64_t descriptors_of(std::uint64_t receives) { return receives + 1; }
 ONSTREAM_BOTH std::uint64_t late_at(std::uint64_t receives) { return receives + kArrivals + 2 + 2 * kRefusals; }
 ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return late_at(receives) + 2 * receives; }
 
 // Where a line lies in the ring, and the flag it carries there.
-struct Place {
+struct LinePlace {
   std::uint32_t index;
   std::uint32_t flag;
 };
@@ -183,12 +183,12 @@ struct Place {
 // most, and a line costs three instructions: before a word leaves, each of them counts for every warp.
 class Stretch {
  public:
-  ONSTREAM_BODY Stretch(const View& view, std::uint64_t head)
+  ONSTREAM_BODY Stretch(const LaneView& view, std::uint64_t head)
       : last_(static_cast<std::uint32_t>((kUnitLines << view.ring_shift) - 1)),
         first_(static_cast<std::uint32_t>(head * kUnitLines) & last_),
         flag_(static_cast<std::uint32_t>((head >> view.ring_shift) + 1)) {}
 
-  ONSTREAM_BODY Place at(std::uint32_t line) const {
+  ONSTREAM_BODY LinePlace at(std::uint32_t line) const {
     const std::uint32_t index = first_ + line;
     return {index & last_, flag_ + (index > last_ ? 1 : 0)};
   }
@@ -198,7 +198,7 @@ class Stretch {
   std::uint32_t first_;
   std::uint32_t flag_;
 };
-ONSTREAM_BODY Place place_of(const View& view, std::uint64_t head, std::uint32_t line) {
+ONSTREAM_BODY LinePlace place_of(const LaneView& view, std::uint64_t head, std::uint32_t line) {
   return Stretch(view, head).at(line);
 }
 
@@ -300,25 +300,25 @@ ONSTREAM_BOTH bool loses_lane(Status status) { return status >= Status::timeout;
 // Stores one unit: two words, then padding. The header line goes last, so that a reader that sees it finds the rest on
 // the way.
 template <class Group>
-ONSTREAM_BODY void store_unit(const Group& group, const View& view, std::uint64_t head, std::uint64_t word0,
+ONSTREAM_BODY void store_unit(const Group& group, const LaneView& view, std::uint64_t head, std::uint64_t word0,
                               std::uint64_t word1) {
   for (std::uint32_t line = kUnitLines; line-- > 0;) {
-    const Place place = place_of(view, head, line);
+    const LinePlace place = place_of(view, head, line);
     group.store_line(view.peer_ring + place.index, flag_line(line == 0 ? word0 : line == 1 ? word1 : 0, place.flag));
   }
 }
 
-// A posting as it was at one look.
-struct Letter {
+// A receive descriptor as it was at one look.
+struct DescriptorSnapshot {
   Line number;
   Line address;
   Line room;
   Line answer;
 };
 template <class Group>
-ONSTREAM_BODY Letter read_letter(const Group& group, const Posting* posting) {
-  return {group.load_line(&posting->number), group.load_line(&posting->address), group.load_line(&posting->bytes),
-          group.load_line(&posting->answer)};
+ONSTREAM_BODY DescriptorSnapshot read_descriptor(const Group& group, const ReceiveDescriptor* descriptor) {
+  return {group.load_line(&descriptor->number), group.load_line(&descriptor->address),
+          group.load_line(&descriptor->bytes), group.load_line(&descriptor->answer)};
 }
 
 struct Answered {
@@ -328,20 +328,22 @@ struct Answered {
   std::uint64_t room;
 };
 
-// Whether the letter is whole and about message `number`; `out` gets its answer.
-ONSTREAM_BODY bool tells(const Letter& letter, std::uint64_t number, Answered& out) {
+// Whether the snapshot is whole and about message `number`; `out` gets its answer.
+ONSTREAM_BODY bool tells(const DescriptorSnapshot& snapshot, std::uint64_t number, Answered& out) {
   const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
-  if (!has_flag(letter.number, flag) || line_data(letter.number) != number) return false;
-  if (!has_flag(letter.address, flag) || !has_flag(letter.room, flag) || !has_flag(letter.answer, flag)) return false;
-  out = {Status::ok, static_cast<Answer>(line_data(letter.answer)), line_data(letter.address), line_data(letter.room)};
+  if (!has_flag(snapshot.number, flag) || line_data(snapshot.number) != number) return false;
+  if (!has_flag(snapshot.address, flag) || !has_flag(snapshot.room, flag) || !has_flag(snapshot.answer, flag))
+    return false;
+  out = {Status::ok, static_cast<Answer>(line_data(snapshot.answer)), line_data(snapshot.address),
+         line_data(snapshot.room)};
   return true;
 }
 
 // Whether the receiver has answered for message `number`; `out` gets the answer.
 template <class Group>
-ONSTREAM_BODY bool answered(const Group& group, const View& view, std::uint64_t number, Answered& out) {
-  const Letter lone = read_letter(group, view.postings + view.receives);
-  const Letter own = read_letter(group, view.postings + (number & (view.receives - 1)));
+ONSTREAM_BODY bool answered(const Group& group, const LaneView& view, std::uint64_t number, Answered& out) {
+  const DescriptorSnapshot lone = read_descriptor(group, view.descriptors + view.receives);
+  const DescriptorSnapshot own = read_descriptor(group, view.descriptors + (number & (view.receives - 1)));
   return tells(lone, number, out) || tells(own, number, out);
 }
 
@@ -370,7 +372,7 @@ ONSTREAM_BODY bool last_to_finish(const Group& group, std::uint64_t* finished, b
   return !gave_up && before < kLost;
 }
 
-ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, std::uint64_t extra) {
+ONSTREAM_BODY Fault fault_of(OpKind op, const LaneView& view, std::uint64_t bytes, std::uint64_t extra) {
   Fault fault;
   fault.op = static_cast<std::uint64_t>(op);
   fault.peer = static_cast<std::uint64_t>(view.peer);

@@ -189,25 +189,27 @@ void walk_here(std::byte* to, const Layout& to_layout, const std::byte* from, co
 
 }  // namespace
 
-void Context::put_strided(void* to, const void* source, Steps steps, std::size_t element, std::size_t count, int rank) {
+void Context::put_strided(void* to, const void* source, Strides steps, std::size_t element, std::size_t count,
+                          int rank) {
   put_layout(to, strided(element, count, steps.to), source, strided(element, count, steps.source), rank);
 }
 
-void Context::get_strided(void* to, const void* source, Steps steps, std::size_t element, std::size_t count, int rank) {
+void Context::get_strided(void* to, const void* source, Strides steps, std::size_t element, std::size_t count,
+                          int rank) {
   get_layout(to, strided(element, count, steps.to), source, strided(element, count, steps.source), rank);
 }
 
 // Layouts may reach in front of their address: the lowest byte is looked up.
 void Context::put_layout(void* to, const Layout& to_layout, const void* source, const Layout& source_layout, int rank) {
-  carry({"put", to, &to_layout, source, &source_layout, rank, Direction::put});
+  carry({"put", to, &to_layout, source, &source_layout, rank, PutOrGet::put});
 }
 
 void Context::get_layout(void* to, const Layout& to_layout, const void* source, const Layout& source_layout, int rank) {
-  carry({"get", to, &to_layout, source, &source_layout, rank, Direction::get});
+  carry({"get", to, &to_layout, source, &source_layout, rank, PutOrGet::get});
 }
 
 void Context::carry(const Carriage& what) {
-  const bool puts = what.direction == Direction::put;
+  const bool puts = what.direction == PutOrGet::put;
   require(what.to_layout->bytes() == what.source_layout->bytes(), what.name,
           ": layouts of equal bytes, but the destination is ", what.to_layout->describe(), " and the source ",
           what.source_layout->describe());
@@ -240,7 +242,7 @@ bool Context::kernels_access(const void* local) const { return implementation_->
 // Does a transfer that neither the CPU nor one kernel can do. `lowest` is where the far layout's first byte in memory
 // lies.
 void Context::carry_pieces(const Carriage& what, const Remote& lowest) {
-  const bool puts = what.direction == Direction::put;
+  const bool puts = what.direction == PutOrGet::put;
   const Layout& far = puts ? *what.to_layout : *what.source_layout;
   const Remote place{lowest.window, lowest.rank, lowest.offset - static_cast<std::size_t>(far.lowest())};
   Batch batch(implementation_->one_sided_);
@@ -290,7 +292,7 @@ Status Context::wait_word(const void* word, const Until& until) {
   const one_sided::Step step = one_sided::wait_step(word, until);
   implementation_->check_wait(until);
   if (implementation_->cpu_touches(word)) {
-    const Range range = range_of(step);
+    const WordRange range = range_of(step);
     const HostGroup group(0, 1);
     const Status status =
         wait_for_peer(group, implementation_->waits_, one_sided::kAnyRank, [&] { return is_met(group, step, range); });

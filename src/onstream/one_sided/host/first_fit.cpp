@@ -27,7 +27,7 @@ std::optional<std::size_t> FirstFit::allocate(std::size_t bytes, std::size_t ali
     const std::size_t skipped = offset - free->first;
     if (skipped > free->second || *taken > free->second - skipped) continue;
     take(free, offset, *taken);
-    pieces_.emplace(offset, Piece{bytes, *taken});
+    pieces_.emplace(offset, AllocatedRange{bytes, *taken});
     used_ += *taken;
     return offset;
   }
@@ -72,7 +72,7 @@ bool FirstFit::resize(std::size_t offset, std::size_t bytes) {
   const auto piece = pieces_.find(offset);
   const std::optional<std::size_t> wanted = rounded(bytes);
   if (piece == pieces_.end() || !wanted) return false;
-  Piece& its = piece->second;
+  AllocatedRange& its = piece->second;
   if (*wanted > its.taken) {
     const std::size_t more = *wanted - its.taken;
     const auto behind = free_.find(offset + its.taken);

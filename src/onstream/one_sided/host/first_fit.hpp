@@ -34,7 +34,7 @@ class FirstFit {
   std::size_t largest_free() const;
 
  private:
-  struct Piece {
+  struct AllocatedRange {
     std::size_t asked;
     std::size_t taken;
   };
@@ -43,8 +43,8 @@ class FirstFit {
 
   std::size_t bytes_;
   std::size_t used_ = 0;
-  std::map<std::size_t, std::size_t> free_;  // offset to bytes; never two side by side
-  std::map<std::size_t, Piece> pieces_;      // by offset
+  std::map<std::size_t, std::size_t> free_;       // offset to bytes; never two side by side
+  std::map<std::size_t, AllocatedRange> pieces_;  // by offset
 };
 
 }  // namespace onstream

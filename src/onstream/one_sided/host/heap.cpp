@@ -65,18 +65,18 @@ void Heap::drop_last_segment() {
 // The largest that all ranks' parts have, but no more than their size lets them count on.
 std::size_t Heap::common_alignment(const Segment& segment) const {
   const std::size_t mine = std::size_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(segment.local()));
-  const wire::Packer said = wire::Packer().u64(mine);
+  const wire::Packer stated = wire::Packer().u64(mine);
   std::size_t all = std::min(mine, alignment_of(segment.bytes()));
-  for (const std::string& theirs : one_sided_.fabric().all_gather("where the parts of a heap begin", said.body())) {
+  for (const std::string& theirs : one_sided_.fabric().all_gather("where the parts of a heap begin", stated.body())) {
     all = std::min<std::size_t>(all, wire::Unpacker(theirs).u64());
   }
   return all;
 }
 
-std::optional<Heap::Piece> Heap::find(std::size_t bytes, std::size_t alignment) {
+std::optional<Heap::HeapBlock> Heap::find(std::size_t bytes, std::size_t alignment) {
   for (std::size_t i = 0; i < rooms_.size(); ++i) {
     if (alignment > alignments_[i]) continue;
-    if (const std::optional<std::size_t> offset = rooms_[i].allocate(bytes, alignment)) return Piece{i, *offset};
+    if (const std::optional<std::size_t> offset = rooms_[i].allocate(bytes, alignment)) return HeapBlock{i, *offset};
   }
   return std::nullopt;
 }
@@ -97,13 +97,13 @@ std::optional<std::size_t> Heap::growth_for(std::size_t bytes, std::size_t align
   return in_pages(std::max({options_.grow_bytes, bytes, alignment}));
 }
 
-Heap::Piece Heap::claim(std::size_t bytes, std::size_t alignment) {
+Heap::HeapBlock Heap::claim(std::size_t bytes, std::size_t alignment) {
   check_alignment(alignment);
   require(!segments_.empty(), "heap: it was closed");
-  if (const std::optional<Piece> piece = find(bytes, alignment)) return *piece;
+  if (const std::optional<HeapBlock> piece = find(bytes, alignment)) return *piece;
   if (const std::optional<std::size_t> whole = growth_for(bytes, alignment)) {
     add_segment(*whole);
-    if (const std::optional<Piece> piece = find(bytes, alignment)) return *piece;
+    if (const std::optional<HeapBlock> piece = find(bytes, alignment)) return *piece;
     drop_last_segment();
   }
   if (alignment > largest_alignment()) {
@@ -116,7 +116,7 @@ Heap::Piece Heap::claim(std::size_t bytes, std::size_t alignment) {
        " B are used, the largest free piece has ", largest, " B; ", options_.advice);
 }
 
-std::byte* Heap::address_of(const Piece& piece) const { return segments_[piece.segment]->local() + piece.offset; }
+std::byte* Heap::address_of(const HeapBlock& piece) const { return segments_[piece.segment]->local() + piece.offset; }
 
 void* Heap::allocate(std::size_t bytes, std::size_t alignment) {
   agree(concat("allocate(", bytes, ", ", alignment, ')'));
@@ -134,7 +134,7 @@ void* Heap::allocate_zeroed(std::size_t bytes, std::size_t alignment) {
 void* Heap::reallocate(void* address, std::size_t bytes) {
   if (address == nullptr) return allocate(bytes);
   agree(concat("reallocate(", where(address), ", ", bytes, ')'));
-  const std::optional<Piece> piece = piece_of(address);
+  const std::optional<HeapBlock> piece = piece_of(address);
   require(piece.has_value(), "heap: reallocate of ", address, ", which is no piece of this heap");
   FirstFit& room = rooms_[piece->segment];
   const std::size_t held = room.bytes_at(piece->offset).value();
@@ -149,7 +149,7 @@ void* Heap::reallocate(void* address, std::size_t bytes) {
 void Heap::free(void* address) {
   if (address == nullptr) return;
   agree(concat("free(", where(address), ')'));
-  const std::optional<Piece> piece = piece_of(address);
+  const std::optional<HeapBlock> piece = piece_of(address);
   require(piece.has_value(), "heap: free of ", address, ", which is no piece of this heap, or was freed before");
   rooms_[piece->segment].free(piece->offset);
 }
@@ -163,11 +163,11 @@ std::string Heap::where(const void* address) const {
   return "an address outside it";
 }
 
-std::optional<Heap::Piece> Heap::piece_of(const void* address) const {
+std::optional<Heap::HeapBlock> Heap::piece_of(const void* address) const {
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     const auto offset =
         reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(segments_[i]->local());
-    if (offset < segments_[i]->bytes() && rooms_[i].bytes_at(offset)) return Piece{i, offset};
+    if (offset < segments_[i]->bytes() && rooms_[i].bytes_at(offset)) return HeapBlock{i, offset};
   }
   return std::nullopt;
 }
@@ -187,7 +187,7 @@ std::byte* Heap::peer(const void* address, int rank) const {
 }
 
 std::optional<std::size_t> Heap::bytes_at(const void* address) const {
-  const std::optional<Piece> piece = piece_of(address);
+  const std::optional<HeapBlock> piece = piece_of(address);
   if (!piece) return std::nullopt;
   return rooms_[piece->segment].bytes_at(piece->offset);
 }

@@ -9,7 +9,7 @@ namespace onstream::one_sided {
 
 // One block; a thread or more a member. It takes the barrier's number, and leaves the next one's, before earlier work
 // has ended, unless it is told to be late (device/lifetime/last_epoch.hpp).
-struct Barrier {
+struct TeamBarrier {
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
 
   TeamView team;
@@ -96,7 +96,7 @@ struct WaitMany {
   // The first word from `from` on that compares; count: none.
   template <class Group>
   ONSTREAM_BODY std::uint64_t next(const Group& group, std::uint64_t from) const {
-    const Range range = range_of(first);
+    const WordRange range = range_of(first);
     for (std::uint64_t i = from; i < count; ++i) {
       if (takes_part(i) && is_met(group, step(i), range)) return i;
     }

@@ -24,7 +24,8 @@ const Kernel& one_write_kernel() {
   return kernel;
 }
 const Kernel& barrier_kernel() {
-  static const Kernel kernel{"one_sided_barrier", host_entry<Barrier>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().barrier)};
+  static const Kernel kernel{"one_sided_barrier", host_entry<TeamBarrier>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().barrier)};
   return kernel;
 }
 const Kernel& walk_kernel() {

@@ -6,11 +6,12 @@
 
 namespace onstream::one_sided {
 
-CudaAddresses cuda_addresses() {
-  return {reinterpret_cast<const void*>(&cuda_entry<FewSteps>), reinterpret_cast<const void*>(&cuda_entry<ManySteps>),
-          reinterpret_cast<const void*>(&cuda_entry<OneWait>),  reinterpret_cast<const void*>(&cuda_entry<OneWrite>),
-          reinterpret_cast<const void*>(&cuda_entry<Barrier>),  reinterpret_cast<const void*>(&cuda_entry<Walk>),
-          reinterpret_cast<const void*>(&cuda_entry<WaitMany>)};
+OneSidedKernelAddresses cuda_addresses() {
+  return {
+      reinterpret_cast<const void*>(&cuda_entry<FewSteps>),    reinterpret_cast<const void*>(&cuda_entry<ManySteps>),
+      reinterpret_cast<const void*>(&cuda_entry<OneWait>),     reinterpret_cast<const void*>(&cuda_entry<OneWrite>),
+      reinterpret_cast<const void*>(&cuda_entry<TeamBarrier>), reinterpret_cast<const void*>(&cuda_entry<Walk>),
+      reinterpret_cast<const void*>(&cuda_entry<WaitMany>)};
 }
 
 }  // namespace onstream::one_sided

@@ -15,7 +15,7 @@ const Kernel& wait_many_kernel();
 
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions, in the order above; kernels.cu.
-struct CudaAddresses {
+struct OneSidedKernelAddresses {
   const void* few_steps;
   const void* many_steps;
   const void* one_wait;
@@ -24,7 +24,7 @@ struct CudaAddresses {
   const void* walk;
   const void* wait_many;
 };
-CudaAddresses cuda_addresses();
+OneSidedKernelAddresses cuda_addresses();
 #endif
 
 }  // namespace onstream::one_sided

@@ -3,7 +3,8 @@
 // The list travels in the kernel's arguments, so it needs no memory of its own and a captured launch keeps it. Steps
 // run in order, in one block. A list of copies, none of which touches bytes that another writes, may have many blocks,
 // each doing its share of every copy; the block that finishes last does the signals that follow the copies (`ticket`,
-// see tickets.hpp). A wait that fails ends the list: the rest is not done, by this launch and by the list's later ones
+// see launch_tickets.hpp). A wait that fails ends the list: the rest is not done, by this launch and by the list's
+// later ones
 // (`ended`), and the fault says why. Copies of the copy engine are made all the same: it looks at nothing.
 #pragma once
 
@@ -19,11 +20,11 @@ namespace onstream::one_sided {
 ONSTREAM_BOTH AtomicOp op_of(const Step& atomic) { return static_cast<AtomicOp>(atomic.compare); }
 
 // Of a wait: the words that it waits for, and whether it has seen one.
-ONSTREAM_BOTH Range range_of(const Step& step) {
+ONSTREAM_BOTH WordRange range_of(const Step& step) {
   return onstream::range_of(step.compare, step.sign, step.source, step.width);
 }
 template <class Group>
-ONSTREAM_BODY bool is_met(const Group& group, const Step& step, const Range& range) {
+ONSTREAM_BODY bool is_met(const Group& group, const Step& step, const WordRange& range) {
   return onstream::is_met(group, step.target, step.width, range);
 }
 
@@ -47,7 +48,7 @@ ONSTREAM_BODY Status await_by(const Group& group, const WaitView& view, const St
 
 template <class Group>
 ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step& step) {
-  const Range range = range_of(step);
+  const WordRange range = range_of(step);
   return await_by(group, view, step,
                   [&] { return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step, range); });
 }
@@ -213,7 +214,7 @@ struct OneWait {
   Step step;
 
   template <class Group>
-  ONSTREAM_BODY Range prepare(const Group&) const {
+  ONSTREAM_BODY WordRange prepare(const Group&) const {
     return range_of(step);
   }
   template <class Group>
@@ -221,7 +222,7 @@ struct OneWait {
     (*this)(group, prepare(group));
   }
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const Range& range) const {
+  ONSTREAM_BODY void operator()(const Group& group, const WordRange& range) const {
     if (group.rank() == 0) (void)await_by(group, wait, step, [&] { return is_met(group, step, range); });
   }
 };

@@ -21,8 +21,8 @@ bool is_mapped(std::uint64_t address, std::size_t bytes) {
 
 }  // namespace
 
-Lent::Entry Lent::entry_of(const void* address, std::size_t bytes) const {
-  Entry entry;
+Lent::LentEntry Lent::entry_of(const void* address, std::size_t bytes) const {
+  LentEntry entry;
   entry.begin = reinterpret_cast<std::uint64_t>(address);
   entry.bytes = bytes;
   const MemoryInfo info = device_->inspect(address);
@@ -34,7 +34,7 @@ Lent::Entry Lent::entry_of(const void* address, std::size_t bytes) const {
 }
 
 void Lent::add(const Segment& segment) {
-  const Entry entry = entry_of(segment.local(), segment.bytes());
+  const LentEntry entry = entry_of(segment.local(), segment.bytes());
   const std::lock_guard lock(mutex_);
   entries_[id_of_segment(segment.number())] = entry;
 }
@@ -71,7 +71,7 @@ Lent::Using::~Using() {
 }
 
 std::shared_ptr<const Lent::Loan> Lent::lend(const void* address, std::size_t bytes) {
-  Entry entry = entry_of(address, bytes);
+  LentEntry entry = entry_of(address, bytes);
   entry.programs = true;
   LentId id = 0;
   {
@@ -87,7 +87,7 @@ Lent::Entries::const_iterator Lent::find(LentId id, std::uint64_t address, std::
   return std::ranges::find_if(entries_, [&](const auto& one) { return one.second.holds(address, bytes); });
 }
 
-bool Lent::is_there(const Entry& entry, std::uint64_t address, std::size_t bytes) const {
+bool Lent::is_there(const LentEntry& entry, std::uint64_t address, std::size_t bytes) const {
   if (!entry.programs) return true;
   if (entry.allocation == 0) return is_mapped(address, bytes);
   return device_->inspect(reinterpret_cast<const void*>(address)).id == entry.allocation;
@@ -101,7 +101,7 @@ std::string Lent::missing(Entries::const_iterator found, LentId id, std::uint64_
         "which ", ended == gone_.end() ? "" : concat("had ", ended->second, " B and "),
         "is no longer there: its last handle was let go, or it was freed, before every rank was done with it");
   }
-  const Entry& entry = found->second;
+  const LentEntry& entry = found->second;
   if (!entry.holds(address, bytes)) {
     return concat("which has only the ", entry.bytes, " B at ", reinterpret_cast<const void*>(entry.begin));
   }

@@ -68,7 +68,7 @@ class Lent : public std::enable_shared_from_this<Lent> {
     Where where = Where::cpu;
     std::string why_not;
   };
-  struct Entry {
+  struct LentEntry {
     std::uint64_t begin = 0;
     std::size_t bytes = 0;
     Where where = Where::cpu;
@@ -79,10 +79,10 @@ class Lent : public std::enable_shared_from_this<Lent> {
     }
   };
   void remove(LentId id);
-  Entry entry_of(const void* address, std::size_t bytes) const;
-  using Entries = std::map<LentId, Entry>;
+  LentEntry entry_of(const void* address, std::size_t bytes) const;
+  using Entries = std::map<LentId, LentEntry>;
   Entries::const_iterator find(LentId id, std::uint64_t address, std::size_t bytes) const;
-  bool is_there(const Entry& entry, std::uint64_t address, std::size_t bytes) const;
+  bool is_there(const LentEntry& entry, std::uint64_t address, std::size_t bytes) const;
   std::string missing(Entries::const_iterator found, LentId id, std::uint64_t address, std::size_t bytes) const;
 
   const ForkGuard guard_;

@@ -14,18 +14,18 @@ namespace {
 constexpr std::size_t kLine = 64;
 
 // A refused request, which fails the world with this story.
-struct Refusal {
+struct RefusedRequest {
   std::string story;
 };
 
 std::string errand_text(const ProxyRequest& request, std::size_t bytes) {
   switch (work_of(request.work)) {
-    case Work::put: return concat("a put of ", bytes, " B");
-    case Work::get: return concat("a get of ", bytes, " B");
-    case Work::store: return concat("a store of ", bytes, " B");
-    case Work::add: return concat("an add to a word of ", bytes, " B");
-    case Work::atomic: return concat("an atomic ", name_of(op_of(request.bytes)), " of a word of ", bytes, " B");
-    case Work::none: break;
+    case ProxyWork::put: return concat("a put of ", bytes, " B");
+    case ProxyWork::get: return concat("a get of ", bytes, " B");
+    case ProxyWork::store: return concat("a store of ", bytes, " B");
+    case ProxyWork::add: return concat("an add to a word of ", bytes, " B");
+    case ProxyWork::atomic: return concat("an atomic ", name_of(op_of(request.bytes)), " of a word of ", bytes, " B");
+    case ProxyWork::none: break;
   }
   return "nothing";
 }
@@ -69,10 +69,10 @@ void Proxy::serve() {
       if (look()) idle = 0;
       HostGroup::pause(idle, kSpins);
     }
-  } catch (const Refusal& refusal) {
+  } catch (const RefusedRequest& refusal) {
     fabric_.abort(refusal.story);
   } catch (const std::exception& error) {
-    fabric_.abort(concat("the helper of rank ", fabric_.rank(), " failed: ", error.what()));
+    fabric_.abort(concat("the proxy of rank ", fabric_.rank(), " failed: ", error.what()));
   }
 }
 
@@ -82,9 +82,10 @@ bool Proxy::look() {
   for (std::size_t slot = 0; slot < slots; ++slot) {
     std::byte* own = slots_->local() + slot_bytes_ * slot;
     auto& request = *reinterpret_cast<ProxyRequest*>(own);
-    if (HostGroup::load_acquire(&request.work) == static_cast<std::uint64_t>(Work::none)) continue;
+    if (HostGroup::load_acquire(&request.work) == static_cast<std::uint64_t>(ProxyWork::none)) continue;
     perform(static_cast<int>(slot / kSlots), request, own + sizeof(ProxyRequest));
-    HostGroup::store_release(&request.work, static_cast<std::uint64_t>(Work::none));  // pairs with the asker's wait
+    HostGroup::store_release(&request.work,
+                             static_cast<std::uint64_t>(ProxyWork::none));  // pairs with the asker's wait
     worked = true;
   }
   return worked;
@@ -96,16 +97,16 @@ void Proxy::perform(int asker, const ProxyRequest& request, std::byte* data) {
     try {
       return checked(whole);
     } catch (const Error& error) {
-      throw Refusal{
-          concat("rank ", asker, " left the helper of rank ", fabric_.rank(), " what is no request: ", error.what())};
+      throw RefusedRequest{
+          concat("rank ", asker, " left the proxy of rank ", fabric_.rank(), " what is no request: ", error.what())};
     }
   }();
   const LentId id = lent_of(whole.work);
   const std::string missing =
       lent_->use(id, whole.address, bytes, [&](Lent::Where where) { touch(whole, data, where); });
   if (missing.empty()) return;
-  throw Refusal{concat(errand_text(whole, bytes), " by rank ", asker, " is for ",
-                       lent_name(id, whole.address, fabric_.rank()), ", ", missing)};
+  throw RefusedRequest{concat(errand_text(whole, bytes), " by rank ", asker, " is for ",
+                              lent_name(id, whole.address, fabric_.rank()), ", ", missing)};
 }
 
 std::size_t Proxy::checked(const ProxyRequest& request) const {
@@ -116,38 +117,38 @@ std::size_t Proxy::checked(const ProxyRequest& request) const {
     return width;
   };
   switch (work_of(request.work)) {
-    case Work::put:
-    case Work::get:
+    case ProxyWork::put:
+    case ProxyWork::get:
       require(request.bytes <= chunk_bytes_, request.bytes, " B in a slot of ", chunk_bytes_, " B");
       return request.bytes;
-    case Work::store: return request.bytes == 1 ? 1 : word(request.bytes);
-    case Work::add: return word(request.bytes);
-    case Work::atomic:
+    case ProxyWork::store: return request.bytes == 1 ? 1 : word(request.bytes);
+    case ProxyWork::add: return word(request.bytes);
+    case ProxyWork::atomic:
       require(request.bytes >> 8 <= static_cast<std::uint64_t>(AtomicOp::compare_swap), "an atomic op ",
               request.bytes >> 8);
       return word(width_of(request.bytes));
-    case Work::none: break;
+    case ProxyWork::none: break;
   }
   fail(ErrorCode::invalid_argument, "work ", static_cast<std::uint64_t>(work_of(request.work)));
 }
 
 void Proxy::touch(const ProxyRequest& request, std::byte* data, Lent::Where where) {
   auto* const there = reinterpret_cast<void*>(request.address);
-  const Work work = work_of(request.work);
-  if (work == Work::put) return move(there, data, request.bytes, where);
-  if (work == Work::get) return move(data, there, request.bytes, where);
+  const ProxyWork work = work_of(request.work);
+  if (work == ProxyWork::put) return move(there, data, request.bytes, where);
+  if (work == ProxyWork::get) return move(data, there, request.bytes, where);
   change(request, data, where);
 }
 
 // Words in a GPU's memory are changed by a kernel: the CPU cannot, and its atomics would not be theirs.
 void Proxy::change(const ProxyRequest& request, std::byte* data, Lent::Where where) {
-  const Work work = work_of(request.work);
+  const ProxyWork work = work_of(request.work);
   Step step;
   step.target = request.address;
   step.source = request.value;
   step.width = static_cast<std::uint8_t>(request.bytes);
-  step.kind = work == Work::add ? StepKind::add : StepKind::store;
-  if (work == Work::atomic) {
+  step.kind = work == ProxyWork::add ? StepKind::add : StepKind::store;
+  if (work == ProxyWork::atomic) {
     step.kind = StepKind::atomic;
     step.compare = static_cast<Compare>(op_of(request.bytes));
     step.width = width_of(request.bytes);

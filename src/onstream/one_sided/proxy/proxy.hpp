@@ -24,7 +24,7 @@
 
 namespace onstream::one_sided {
 
-enum class Work : std::uint64_t { none = 0, put, get, store, add, atomic };
+enum class ProxyWork : std::uint64_t { none = 0, put, get, store, add, atomic };
 
 // Written by the asking rank; `work` last, and cleared by the target.
 struct alignas(64) ProxyRequest {
@@ -34,9 +34,9 @@ struct alignas(64) ProxyRequest {
   std::uint64_t value = 0;    // of a store, add or atomic
 };
 
-// A Work, and the entry of the target's Lent that it is for: one word, as the cost of a request is its words.
-constexpr std::uint64_t asked(Work work, LentId id) { return id << 8 | static_cast<std::uint64_t>(work); }
-constexpr Work work_of(std::uint64_t asked) { return static_cast<Work>(asked & 0xff); }
+// A ProxyWork, and the entry of the target's Lent that it is for: one word, as the cost of a request is its words.
+constexpr std::uint64_t asked(ProxyWork work, LentId id) { return id << 8 | static_cast<std::uint64_t>(work); }
+constexpr ProxyWork work_of(std::uint64_t asked) { return static_cast<ProxyWork>(asked & 0xff); }
 constexpr LentId lent_of(std::uint64_t asked) { return asked >> 8; }
 
 // An atomic's op and width. Its expected value comes, and its old value goes, where bytes do.

@@ -10,10 +10,10 @@
 namespace onstream {
 
 using one_sided::Proxy;
+using one_sided::ProxyWork;
 using one_sided::Step;
 using one_sided::StepKind;
 using one_sided::wait_step;
-using one_sided::Work;
 
 namespace {
 
@@ -45,8 +45,8 @@ bool lie_together(const Step& copy, const Step& store) {
 // Calls claim(begin, end) for each kSlots chunks. One claim for all would keep other streams waiting for long, and on a
 // GPU, where two streams may share a hardware queue, hold up the very launches that they wait for.
 template <class Claim>
-void each_claim(const Proxy& helper, std::size_t bytes, const Claim& claim) {
-  const std::size_t most = Proxy::kSlots * helper.chunk_bytes();
+void each_claim(const Proxy& proxy, std::size_t bytes, const Claim& claim) {
+  const std::size_t most = Proxy::kSlots * proxy.chunk_bytes();
   for (std::size_t begin = 0; begin < bytes; begin += most) claim(begin, std::min(begin + most, bytes));
 }
 
@@ -76,19 +76,19 @@ void Batch::put(const Remote& to, const void* source, std::size_t bytes) {
   const std::uint64_t target = to.window.at(to.rank, to.offset, bytes);
   if (bytes == 0) return;
   require(source != nullptr, "put: the source of ", bytes, " B is a null pointer");
-  if (!asks_helper(to)) return add_copy(target, address_of(source), bytes, to.rank, address_of(source));
-  const Proxy& helper = one_sided_->helper();
-  each_claim(helper, bytes, [&](std::size_t begin, std::size_t end) {
+  if (!asks_proxy(to)) return add_copy(target, address_of(source), bytes, to.rank, address_of(source));
+  const Proxy& proxy = one_sided_->proxy();
+  each_claim(proxy, bytes, [&](std::size_t begin, std::size_t end) {
     std::size_t slots = 0;
-    claim_helper(to.rank);
-    for (std::size_t done = begin; done < end; done += helper.chunk_bytes(), ++slots) {
-      const std::size_t now = std::min(helper.chunk_bytes(), end - done);
+    claim_proxy(to.rank);
+    for (std::size_t done = begin; done < end; done += proxy.chunk_bytes(), ++slots) {
+      const std::size_t now = std::min(proxy.chunk_bytes(), end - done);
       const std::uint64_t from = address_of(source) + done;
-      add_copy(address_of(helper.data(to.rank, slots)), from, now, to.rank, from);
-      ask_helper(to.rank, slots, {asked_of(to, Work::put), target + done, now, 0});
+      add_copy(address_of(proxy.data(to.rank, slots)), from, now, to.rank, from);
+      ask_proxy(to.rank, slots, {asked_of(to, ProxyWork::put), target + done, now, 0});
     }
-    for (std::size_t slot = 0; slot < slots; ++slot) await_helper(to.rank, slot);
-    release_helper(to.rank);
+    for (std::size_t slot = 0; slot < slots; ++slot) await_proxy(to.rank, slot);
+    release_proxy(to.rank);
   });
 }
 
@@ -96,30 +96,30 @@ void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
   const std::uint64_t source = from.window.at(from.rank, from.offset, bytes);
   if (bytes == 0) return;
   require(destination != nullptr, "get: the destination of ", bytes, " B is a null pointer");
-  if (!asks_helper(from)) return add_copy(address_of(destination), source, bytes, from.rank, address_of(destination));
-  const Proxy& helper = one_sided_->helper();
-  each_claim(helper, bytes, [&](std::size_t begin, std::size_t end) {
-    const auto bytes_at = [&](std::size_t done) { return std::min(helper.chunk_bytes(), end - done); };
+  if (!asks_proxy(from)) return add_copy(address_of(destination), source, bytes, from.rank, address_of(destination));
+  const Proxy& proxy = one_sided_->proxy();
+  each_claim(proxy, bytes, [&](std::size_t begin, std::size_t end) {
+    const auto bytes_at = [&](std::size_t done) { return std::min(proxy.chunk_bytes(), end - done); };
     std::size_t slots = 0;
-    claim_helper(from.rank);
-    for (std::size_t done = begin; done < end; done += helper.chunk_bytes(), ++slots) {
-      ask_helper(from.rank, slots, {asked_of(from, Work::get), source + done, bytes_at(done), 0});
+    claim_proxy(from.rank);
+    for (std::size_t done = begin; done < end; done += proxy.chunk_bytes(), ++slots) {
+      ask_proxy(from.rank, slots, {asked_of(from, ProxyWork::get), source + done, bytes_at(done), 0});
     }
     for (std::size_t slot = 0; slot < slots; ++slot) {
-      const std::size_t done = begin + slot * helper.chunk_bytes();
+      const std::size_t done = begin + slot * proxy.chunk_bytes();
       const std::uint64_t to = address_of(destination) + done;
-      await_helper(from.rank, slot);
-      add_copy(to, address_of(helper.data(from.rank, slot)), bytes_at(done), from.rank, to);
+      await_proxy(from.rank, slot);
+      add_copy(to, address_of(proxy.data(from.rank, slot)), bytes_at(done), from.rank, to);
     }
-    release_helper(from.rank);
+    release_proxy(from.rank);
   });
 }
 
 namespace {
 
 // Calls piece(offset in `to`, offset in `from`, bytes) for each run that is contiguous on both sides, in order.
-template <class Piece>
-void each_piece(const char* what, const Layout& to, const Layout& from, const Piece& piece) {
+template <class LayoutPiece>
+void each_piece(const char* what, const Layout& to, const Layout& from, const LayoutPiece& piece) {
   require(to.bytes() == from.bytes(), what, ": layouts of equal bytes, but the destination is ", to.describe(),
           " and the source ", from.describe());
   Cursor writer(to.view(), 0);
@@ -180,7 +180,7 @@ void Batch::atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint
     one_sided_->check_kernel_access("atomic", old);
   }
   if (op == AtomicOp::compare_swap) add(store_step(address_of(old), expected, width));
-  if (asks_helper(word)) return atomic_by_helper(op, word, target, width, value, old);
+  if (asks_proxy(word)) return atomic_by_proxy(op, word, target, width, value, old);
   Step step = store_step(target, value, width);
   step.kind = StepKind::atomic;
   step.compare = static_cast<Compare>(op);
@@ -189,16 +189,16 @@ void Batch::atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint
   add(step);
 }
 
-void Batch::atomic_by_helper(AtomicOp op, const Remote& word, std::uint64_t target, std::size_t width,
-                             std::uint64_t value, void* old) {
+void Batch::atomic_by_proxy(AtomicOp op, const Remote& word, std::uint64_t target, std::size_t width,
+                            std::uint64_t value, void* old) {
   const int peer = word.rank;
-  const std::uint64_t data = address_of(one_sided_->helper().data(peer));
-  claim_helper(peer);
+  const std::uint64_t data = address_of(one_sided_->proxy().data(peer));
+  claim_proxy(peer);
   if (op == AtomicOp::compare_swap) add_copy(data, address_of(old), width, peer, address_of(old));
-  ask_helper(peer, 0, {asked_of(word, Work::atomic), target, one_sided::packed(op, width), value});
-  await_helper(peer, 0);
+  ask_proxy(peer, 0, {asked_of(word, ProxyWork::atomic), target, one_sided::packed(op, width), value});
+  await_proxy(peer, 0);
   if (old != nullptr) add_copy(address_of(old), data, width, peer, address_of(old));
-  release_helper(peer);
+  release_proxy(peer);
 }
 
 void Batch::wait(const void* word, const Until& until) {
@@ -256,12 +256,12 @@ void Batch::add_copy(std::uint64_t target, std::uint64_t source, std::size_t byt
 }
 
 void Batch::write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op) {
-  if (asks_helper(to)) {
-    const Work work = op == SignalOp::add ? Work::add : Work::store;
-    claim_helper(to.rank);
-    ask_helper(to.rank, 0, {asked_of(to, work), target, width, value});
-    await_helper(to.rank, 0);
-    return release_helper(to.rank);
+  if (asks_proxy(to)) {
+    const ProxyWork work = op == SignalOp::add ? ProxyWork::add : ProxyWork::store;
+    claim_proxy(to.rank);
+    ask_proxy(to.rank, 0, {asked_of(to, work), target, width, value});
+    await_proxy(to.rank, 0);
+    return release_proxy(to.rank);
   }
   if (to.rank == one_sided_->rank()) one_sided_->check_kernel_access("signal", reinterpret_cast<const void*>(target));
   Step step = store_step(target, value, width);
@@ -281,38 +281,38 @@ Step* Batch::last() {
   return few_count_ > 0 ? &few_[few_count_ - 1] : nullptr;
 }
 
-bool Batch::asks_helper(const Remote& place) {
+bool Batch::asks_proxy(const Remote& place) {
   if (place.window.direct(place.rank)) return false;
   const std::uint64_t number = place.window.segment_number();
   if (number != 0 && (staged_.empty() || staged_.back() != number)) staged_.push_back(number);
   return true;
 }
 
-std::uint64_t Batch::asked_of(const Remote& place, Work work) {
+std::uint64_t Batch::asked_of(const Remote& place, ProxyWork work) {
   return one_sided::asked(work, place.window.lent_id(place.rank));
 }
 
-void Batch::claim_helper(int peer) {
-  Step step = store_step(address_of(one_sided_->helper().lock(peer)), 1, 8);
+void Batch::claim_proxy(int peer) {
+  Step step = store_step(address_of(one_sided_->proxy().lock(peer)), 1, 8);
   step.kind = StepKind::claim;
   step.peer = peer;
   add(step);
 }
 
-void Batch::ask_helper(int peer, std::size_t number, const one_sided::ProxyRequest& request) {
-  one_sided::ProxyRequest* slot = one_sided_->helper().slot(peer, number);
+void Batch::ask_proxy(int peer, std::size_t number, const one_sided::ProxyRequest& request) {
+  one_sided::ProxyRequest* slot = one_sided_->proxy().slot(peer, number);
   add(store_step(address_of(&slot->address), request.address, 8));
   add(store_step(address_of(&slot->bytes), request.bytes, 8));
   add(store_step(address_of(&slot->value), request.value, 8));
   add(store_step(address_of(&slot->work), request.work, 8));
 }
 
-void Batch::await_helper(int peer, std::size_t number) {
-  Step done = wait_step(&one_sided_->helper().slot(peer, number)->work, {Compare::eq, 0, 8, Sign::unsigned_word});
+void Batch::await_proxy(int peer, std::size_t number) {
+  Step done = wait_step(&one_sided_->proxy().slot(peer, number)->work, {Compare::eq, 0, 8, Sign::unsigned_word});
   done.peer = peer;
   add(done);
 }
 
-void Batch::release_helper(int peer) { add(store_step(address_of(one_sided_->helper().lock(peer)), 0, 8)); }
+void Batch::release_proxy(int peer) { add(store_step(address_of(one_sided_->proxy().lock(peer)), 0, 8)); }
 
 }  // namespace onstream

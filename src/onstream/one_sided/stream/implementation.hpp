@@ -11,7 +11,7 @@
 #include "onstream/device/lifetime/stream_tracker.hpp"
 #include "onstream/one_sided.hpp"
 #include "onstream/one_sided/kernel/bodies.hpp"
-#include "onstream/one_sided/kernel/tickets.hpp"
+#include "onstream/one_sided/kernel/launch_tickets.hpp"
 #include "onstream/one_sided/proxy/lent_memory.hpp"
 #include "onstream/one_sided/proxy/proxy.hpp"
 #include "onstream/one_sided/stream/segments.hpp"
@@ -33,7 +33,7 @@ class OneSidedImplementation {
 
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
-  void start_helper();
+  void start_proxy();
   std::shared_ptr<const void> lend(const void* address, std::size_t bytes) { return lent_->lend(address, bytes); }
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
   void free(const std::shared_ptr<Segment>& segment);
@@ -42,18 +42,19 @@ class OneSidedImplementation {
   const std::shared_ptr<Team>& team() const { return team_; }
   // Copies between layouts, on the stream.
   void walk(void* to, const Layout& to_layout, const void* from, const Layout& from_layout, Stream stream);
-  struct Answer {
+  struct FoundWords {
     std::uint64_t* found;
     std::uint64_t* indices;
   };
-  void wait_many(one_sided::Many many, const WordRow& words, const Until& until, const Answer& answer, Stream stream);
+  void wait_many(one_sided::Many many, const WordRow& words, const Until& until, const FoundWords& answer,
+                 Stream stream);
   void run(std::span<const one_sided::Step> steps, Stream stream, std::span<const std::uint64_t> staged = {});
   void run(std::span<const one_sided::Step> steps);
   Status wait(const one_sided::Step& step);
   Status wait_here(const one_sided::Step& step);
 
   // --- for Batch ---
-  one_sided::Proxy& helper();
+  one_sided::Proxy& proxy();
   int rank() const { return fabric_->rank(); }
 
   // --- for Context and Team ---
@@ -61,7 +62,7 @@ class OneSidedImplementation {
   Device& device() const { return *device_; }
   bool on_host() const { return on_host_; }
   bool cpu_reaches(MemoryKind kind) const { return on_host_ || kind != MemoryKind::device; }
-  const one_sided::Segments& segments() const { return *segments_; }
+  const one_sided::SegmentRows& segments() const { return *segments_; }
   // For waits of the CPU, which tells of them itself.
   WaitView host_waits() const;
   Status finish_wait(Status status, const std::string& what);
@@ -77,7 +78,7 @@ class OneSidedImplementation {
 
  private:
   // Where a part of a list stands.
-  struct Place {
+  struct ListPlace {
     bool follows;  // behind a part that waits
     bool leads;    // it waits itself, and others come behind it
   };
@@ -86,7 +87,7 @@ class OneSidedImplementation {
   void cut(std::span<const one_sided::Step> steps, const Emit& emit) const;
   Grid grid_for(std::span<const one_sided::Step> steps) const;
   template <class Body>
-  void launch_steps(const Kernel& kernel, std::span<const one_sided::Step> steps, Place place, Stream stream);
+  void launch_steps(const Kernel& kernel, std::span<const one_sided::Step> steps, ListPlace place, Stream stream);
   bool launch_one(const one_sided::Step& step, Stream stream);
   void enqueue(std::span<const one_sided::Step> steps, std::span<const std::uint64_t> staged, Stream stream);
   void run_inline(std::span<const one_sided::Step> steps) const;
@@ -98,13 +99,13 @@ class OneSidedImplementation {
   std::size_t block_bytes_;
   std::size_t engine_min_;
   int max_blocks_;
-  one_sided::Tickets tickets_;
+  one_sided::LaunchTickets tickets_;
   StreamTracker uses_;
   std::shared_ptr<one_sided::Lent> lent_ = std::make_shared<one_sided::Lent>(device_);
-  std::unique_ptr<one_sided::Proxy> helper_;  // from the first window that needs it
-  std::shared_ptr<one_sided::Segments> segments_ = std::make_shared<one_sided::Segments>();
+  std::unique_ptr<one_sided::Proxy> proxy_;  // from the first window that needs it
+  std::shared_ptr<one_sided::SegmentRows> segments_ = std::make_shared<one_sided::SegmentRows>();
   // Of views, by segment; they go with the segment's last handle, or when it is freed.
-  struct Tables {
+  struct ViewTables {
     const ForkGuard guard;
     std::mutex mutex;
     std::map<std::uint64_t, std::shared_ptr<Memory>> of;
@@ -115,7 +116,7 @@ class OneSidedImplementation {
       of.erase(segment);
     }
   };
-  std::shared_ptr<Tables> tables_ = std::make_shared<Tables>();
+  std::shared_ptr<ViewTables> tables_ = std::make_shared<ViewTables>();
   std::shared_ptr<Team> team_;  // made with the world, so that no barrier of a stream has to wait for the other hosts
 };
 

@@ -86,23 +86,23 @@ OneSidedImplementation::~OneSidedImplementation() {
 std::shared_ptr<Window> OneSidedImplementation::window(void* address, std::size_t bytes) {
   fabric_->check([&] { return concat("a window of ", bytes, " B"); });
   auto made = std::make_shared<Window>(*fabric_, *lent_, address, bytes);
-  if (made->needs_helper()) start_helper();
+  if (made->needs_proxy()) start_proxy();
   return made;
 }
 
-void OneSidedImplementation::start_helper() {
-  if (helper_ != nullptr) return;
-  helper_ = std::make_unique<Proxy>(*fabric_, lent_);
-  fabric_->barrier("window.helper");
+void OneSidedImplementation::start_proxy() {
+  if (proxy_ != nullptr) return;
+  proxy_ = std::make_unique<Proxy>(*fabric_, lent_);
+  fabric_->barrier("window.proxy");
 }
 
 std::shared_ptr<Window> OneSidedImplementation::window(std::shared_ptr<Segment> segment) {
   return std::make_shared<Window>(*fabric_, std::move(segment));
 }
 
-Proxy& OneSidedImplementation::helper() {
-  require(helper_ != nullptr, "the window belongs to another world");
-  return *helper_;
+Proxy& OneSidedImplementation::proxy() {
+  require(proxy_ != nullptr, "the window belongs to another world");
+  return *proxy_;
 }
 
 StepKind OneSidedImplementation::copy_kind(const void* local, std::size_t bytes) const {
@@ -127,7 +127,7 @@ void OneSidedImplementation::cut(std::span<const Step> steps, const Emit& emit) 
     if (next > first) {
       const auto part = steps.subspan(first, next - first);
       const bool waits = std::ranges::any_of(part, one_sided::waits);
-      emit(part, Place{waited, waits && next < steps.size()});
+      emit(part, ListPlace{waited, waits && next < steps.size()});
       waited = waited || waits;
     }
     first = next;
@@ -169,7 +169,7 @@ Grid OneSidedImplementation::grid_for(std::span<const Step> steps) const {
 }
 
 template <class Body>
-void OneSidedImplementation::launch_steps(const Kernel& kernel, std::span<const Step> steps, Place place,
+void OneSidedImplementation::launch_steps(const Kernel& kernel, std::span<const Step> steps, ListPlace place,
                                           Stream stream) {
   Body body = body_of<Body>(fabric_->wait_view(), steps);
   const Grid grid = grid_for(steps);
@@ -197,7 +197,7 @@ bool OneSidedImplementation::launch_one(const Step& step, Stream stream) {
 void OneSidedImplementation::enqueue(std::span<const Step> steps, std::span<const std::uint64_t> staged,
                                      Stream stream) {
   if (steps.size() == 1 && launch_one(steps[0], stream)) return;
-  const auto enqueue_part = [&](std::span<const Step> part, Place place) {
+  const auto enqueue_part = [&](std::span<const Step> part, ListPlace place) {
     if (part[0].kind == StepKind::engine) {
       device_->copy(reinterpret_cast<void*>(part[0].target), reinterpret_cast<const void*>(part[0].source),
                     part[0].bytes, stream);
@@ -236,7 +236,7 @@ void OneSidedImplementation::note(std::span<const Step> steps, std::span<const s
 Noted OneSidedImplementation::note(Stream stream) {
   if (uses_.note(stream, fabric_->uses()) != nullptr) return Noted::enqueued;
   device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
-  if (helper_ != nullptr) device_->retain(stream, helper_->memory());
+  if (proxy_ != nullptr) device_->retain(stream, proxy_->memory());
   return Noted::captured;
 }
 
@@ -247,7 +247,7 @@ void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
     body.ended = &ended;
     body(HostGroup(0, 1));
   };
-  cut(steps, [&](std::span<const Step> part, Place) {
+  cut(steps, [&](std::span<const Step> part, ListPlace) {
     if (ended != 0) return;
     if (part.size() <= FewSteps::kCapacity) {
       play(body_of<FewSteps>(wait, part));
@@ -262,7 +262,7 @@ void OneSidedImplementation::run(std::span<const Step> steps) {
   if (on_host_) {
     run_inline(steps);
   } else {
-    const StreamPool::Lease stream = fabric_->streams()->lease();
+    const StreamPool::StreamLease stream = fabric_->streams()->lease();
     enqueue(steps, {}, stream.get());
     device_->synchronize(stream.get());
   }
@@ -281,7 +281,7 @@ Status OneSidedImplementation::wait_here(const Step& step) {
 }
 
 void OneSidedImplementation::wait_many(one_sided::Many many, const WordRow& words, const Until& until,
-                                       const Answer& answer, Stream stream) {
+                                       const FoundWords& answer, Stream stream) {
   fabric_->check([&] { return concat("wait for ", words.count, " words"); });
   const auto writable = [&](const char* what, const void* address) {
     require(reinterpret_cast<std::uintptr_t>(address) % sizeof(std::uint64_t) == 0 && address != nullptr,
@@ -312,7 +312,7 @@ Status OneSidedImplementation::wait(const Step& step) {
   const MemoryKind kind = device_->inspect(reinterpret_cast<const void*>(step.target)).kind;
   if (on_host_) return one_sided::await(HostGroup(0, 1), fabric_->wait_view(), step);
   if (kind != MemoryKind::device) return wait_here(step);
-  const StreamPool::Lease lease = fabric_->streams()->lease();
+  const StreamPool::StreamLease lease = fabric_->streams()->lease();
   const Stream stream = lease.get();
   auto body = body_of<FewSteps>(fabric_->wait_view(), std::span(&step, 1));
   body.ended = tickets_.take();
@@ -342,7 +342,7 @@ std::shared_ptr<Window> OneSided::window(std::shared_ptr<Segment> segment) {
   return implementation_->window(std::move(segment));
 }
 
-void OneSided::start_helper() { implementation_->start_helper(); }
+void OneSided::start_proxy() { implementation_->start_proxy(); }
 std::shared_ptr<const void> OneSided::lend(const void* address, std::size_t bytes) {
   return implementation_->lend(address, bytes);
 }

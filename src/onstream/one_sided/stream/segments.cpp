@@ -19,22 +19,22 @@ struct Remembered {
 
 }  // namespace
 
-Segments::Segments() : id_(next_id()) {}
+SegmentRows::SegmentRows() : id_(next_id()) {}
 
-void Segments::add(const Segment& segment, std::shared_ptr<const SegmentRow> row) {
+void SegmentRows::add(const Segment& segment, std::shared_ptr<const SegmentRow> row) {
   const std::unique_lock lock(mutex_);
   rows_[reinterpret_cast<std::uintptr_t>(segment.local())] = std::move(row);
   version_.fetch_add(1, std::memory_order_release);  // pairs with find()
 }
 
-void Segments::remove(const Segment& segment) {
+void SegmentRows::remove(const Segment& segment) {
   if (guard_.in_child()) return;
   const std::unique_lock lock(mutex_);
   std::erase_if(rows_, [&](const auto& row) { return row.second->segment == &segment; });
   version_.fetch_add(1, std::memory_order_release);  // pairs with find()
 }
 
-const SegmentRow* Segments::find(const void* address) const {
+const SegmentRow* SegmentRows::find(const void* address) const {
   thread_local Remembered last;
   if (last.id == id_ && last.version == version_.load(std::memory_order_acquire) && last.row->holds(address)) {
     return last.row.get();

@@ -1,4 +1,4 @@
-// Segments: the segments that a program made of a world, found by the addresses of this rank's parts.
+// SegmentRows: the segments that a program made of a world, found by the addresses of this rank's parts.
 //
 // Every host-issued op on symmetric memory looks its address up, so each thread remembers its last answer and the
 // version that it holds for. A row goes with the segment's last handle, or when it is freed; in a forked child it
@@ -31,9 +31,9 @@ struct SegmentRow {
   bool holds(const void* address) const { return reinterpret_cast<std::uintptr_t>(address) - begin < bytes; }
 };
 
-class Segments {
+class SegmentRows {
  public:
-  Segments();
+  SegmentRows();
 
   void add(const Segment& segment, std::shared_ptr<const SegmentRow> row);
   void remove(const Segment& segment);

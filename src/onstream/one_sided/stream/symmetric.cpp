@@ -10,7 +10,7 @@
 namespace onstream {
 
 using one_sided::SegmentRow;
-using one_sided::Segments;
+using one_sided::SegmentRows;
 
 std::shared_ptr<Segment> OneSidedImplementation::segment(std::size_t bytes, MemoryKind kind) {
   std::shared_ptr<Segment> made = fabric_->segment(bytes, kind, Mapped::by_path);
@@ -37,7 +37,7 @@ std::shared_ptr<Segment> OneSidedImplementation::segment(std::size_t bytes, Memo
   if (made->direct_everywhere()) return handle;
   lent_->add(*made);
   // No rank uses a part before its owner has lent it.
-  helper_ == nullptr ? start_helper() : fabric_->barrier("segment.helper");
+  proxy_ == nullptr ? start_proxy() : fabric_->barrier("segment.proxy");
   return handle;
 }
 
@@ -124,7 +124,7 @@ WaitView OneSidedImplementation::host_waits() const {
 // A wait of the CPU that did not end with ok: the world fails with it, as it does with a kernel's.
 Status OneSidedImplementation::finish_wait(Status status, const std::string& what) {
   if (status == Status::timeout) {
-    fabric_->take_late(what);
+    fabric_->report_timeout(what);
   } else if (status == Status::aborted && !fabric_->failure() && fabric_->has_left(one_sided::kAnyRank)) {
     fabric_->abort(concat("every other rank left the world, and ", what, " of rank ", rank(), " still waited"));
   }

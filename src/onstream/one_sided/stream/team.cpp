@@ -20,11 +20,11 @@ using one_sided::TeamWords;
 
 namespace {
 
-TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, TeamWords::Kind kind, int slot,
+TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, TeamWords::CallerKind kind, int slot,
                    const std::vector<int>& members, std::vector<std::shared_ptr<Memory>>& tables) {
   const int mine = one_sided.rank();
   TeamView view;
-  view.waits = kind == TeamWords::Kind::host ? one_sided.host_waits() : one_sided.fabric().wait_view();
+  view.waits = kind == TeamWords::CallerKind::host ? one_sided.host_waits() : one_sided.fabric().wait_view();
   view.size = static_cast<std::int32_t>(members.size());
   view.rank = static_cast<std::int32_t>(std::ranges::find(members, mine) - members.begin());
   view.flags = words.flags(kind, slot, mine);
@@ -36,7 +36,7 @@ TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, Te
     std::ranges::copy(theirs, view.theirs);
     return view;
   }
-  const MemoryKind memory = kind == TeamWords::Kind::host ? MemoryKind::pinned : MemoryKind::device;
+  const MemoryKind memory = kind == TeamWords::CallerKind::host ? MemoryKind::pinned : MemoryKind::device;
   tables.push_back(one_sided.table_of(theirs.data(), theirs.size() * sizeof(theirs[0]), memory));
   view.further = reinterpret_cast<std::uint64_t* const*>(tables.back()->data());
   tables.push_back(one_sided.table_of(members.data(), members.size() * sizeof(members[0]), memory));
@@ -117,12 +117,12 @@ class Split {
 Team::Implementation::Implementation(OneSidedImplementation& one_sided, std::shared_ptr<TeamWords> words, int slot,
                                      std::vector<int> members)
     : Team(std::move(members)), one_sided_(one_sided), words_(std::move(words)), slot_(slot) {
-  const auto view_of = [&](TeamWords::Kind kind) {
+  const auto view_of = [&](TeamWords::CallerKind kind) {
     return team_view(one_sided_, *words_, kind, slot_, members_, tables_);
   };
-  stream_ = view_of(TeamWords::Kind::stream);
-  kernel_ = view_of(TeamWords::Kind::kernel);
-  host_ = view_of(TeamWords::Kind::host);
+  stream_ = view_of(TeamWords::CallerKind::stream);
+  kernel_ = view_of(TeamWords::CallerKind::kernel);
+  host_ = view_of(TeamWords::CallerKind::host);
   rank_ = host_.rank;
 }
 
@@ -155,7 +155,7 @@ void Team::barrier(Stream stream) {
   {
     const std::lock_guard lock(own.barriers_);
     const std::uint32_t late = own.last_barrier_.is_in_front(device, stream, captured) ? 0 : 1;
-    launch(device, one_sided::barrier_kernel(), one_sided::Barrier{own.stream_, late}, {1, threads}, stream);
+    launch(device, one_sided::barrier_kernel(), one_sided::TeamBarrier{own.stream_, late}, {1, threads}, stream);
     own.last_barrier_.set(device, stream, captured, 1);
   }
   if (own.one_sided_.note(stream) == Noted::captured) device.retain(stream, shared_from_this());

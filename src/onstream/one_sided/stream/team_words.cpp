@@ -64,10 +64,11 @@ void TeamWords::release(int slot) {
   ++changes_;
 }
 
-std::uint64_t* TeamWords::flags(Kind kind, int slot, int rank) const {
+std::uint64_t* TeamWords::flags(CallerKind kind, int slot, int rank) const {
   const auto index = static_cast<std::size_t>(slot);
-  std::byte* const at = kind == Kind::host ? host_->peer(rank) + index * host_bytes_
-                                           : device_->peer(rank) + (2 * index + (kind == Kind::kernel)) * flag_bytes_;
+  std::byte* const at = kind == CallerKind::host
+                            ? host_->peer(rank) + index * host_bytes_
+                            : device_->peer(rank) + (2 * index + (kind == CallerKind::kernel)) * flag_bytes_;
   return reinterpret_cast<std::uint64_t*>(at);
 }
 
@@ -77,8 +78,8 @@ std::uint64_t* TeamWords::exchanged(int slot, int rank, int member) const {
 }
 
 void TeamWords::zero(StreamPool& streams, int slot) {
-  std::memset(flags(Kind::host, slot, rank_), 0, host_bytes_);
-  streams.copy_now(flags(Kind::stream, slot, rank_), zeroes_.get(), 2 * flag_bytes_);
+  std::memset(flags(CallerKind::host, slot, rank_), 0, host_bytes_);
+  streams.copy_now(flags(CallerKind::stream, slot, rank_), zeroes_.get(), 2 * flag_bytes_);
 }
 
 }  // namespace onstream::one_sided

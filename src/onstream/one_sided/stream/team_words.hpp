@@ -19,7 +19,7 @@ namespace onstream::one_sided {
 class TeamWords {
  public:
   static constexpr std::size_t kExchangeBytes = 32;  // of each member
-  enum class Kind { host, stream, kernel };
+  enum class CallerKind { host, stream, kernel };
 
   explicit TeamWords(Fabric& fabric);  // collective
 
@@ -41,8 +41,8 @@ class TeamWords {
   int slots() const { return slots_; }
 
   // Where rank's flags of a slot lie, as this rank addresses them: one word a member, then the barrier's number.
-  std::uint64_t* flags(Kind kind, int slot, int rank) const;
-  std::uint64_t* number(Kind kind, int slot, int rank) const { return flags(kind, slot, rank) + size_; }
+  std::uint64_t* flags(CallerKind kind, int slot, int rank) const;
+  std::uint64_t* number(CallerKind kind, int slot, int rank) const { return flags(kind, slot, rank) + size_; }
   // The words that `member` gave to `rank`.
   std::uint64_t* exchanged(int slot, int rank, int member) const;
   // All words of this rank's slot are 0 again. No member may be in a barrier.

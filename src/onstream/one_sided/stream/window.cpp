@@ -12,15 +12,15 @@ namespace {
 
 // A rank's account of its part: lines of text. First its bytes, its address and the id by which it is lent; then one
 // line for every peer, the address at which that peer sees it or why it does not.
-class Notice {
+class WindowNotice {
  public:
-  Notice(Fabric& fabric, one_sided::LentId id, void* address, std::size_t bytes) {
+  WindowNotice(Fabric& fabric, one_sided::LentId id, void* address, std::size_t bytes) {
     const auto own = reinterpret_cast<std::uint64_t>(address);
     text_ = concat(bytes, '\n', own, '\n', id, '\n');
     for (int peer = 0; peer < fabric.size(); ++peer) {
       if (bytes == 0) {
         text_ += "0\n";
-      } else if (const std::optional<std::uint64_t> there = fabric.expose(address, bytes, peer)) {
+      } else if (const std::optional<std::uint64_t> there = fabric.export_to_peer(address, bytes, peer)) {
         text_ += concat(*there, '\n');
       } else {
         text_ += concat("not: ", fabric.why_not(address, peer), '\n');
@@ -46,15 +46,15 @@ Window::Window(Fabric& fabric, one_sided::Lent& lent, void* address, std::size_t
       id = loan->id;
       loan_ = loan;
     }
-    return Notice(fabric, id, address, bytes).text();
+    return WindowNotice(fabric, id, address, bytes).text();
   });
   for (const std::string& notice : notices) {
     const std::vector<std::string_view> lines = lines_of(notice);
-    Part part;
+    WindowPart part;
     part.bytes = number_of(lines.at(0));
     part.there = number_of(lines.at(1));
     part.lent_id = number_of(lines.at(2));
-    for (const std::string_view line : lines) needs_helper_ = needs_helper_ || line.starts_with("not: ");
+    for (const std::string_view line : lines) needs_proxy_ = needs_proxy_ || line.starts_with("not: ");
     const std::string_view mine = lines.at(3 + static_cast<std::size_t>(fabric.rank()));
     if (mine.starts_with("not: ")) {
       part.why_not = mine.substr(5);
@@ -63,7 +63,7 @@ Window::Window(Fabric& fabric, one_sided::Lent& lent, void* address, std::size_t
     }
     parts_.push_back(std::move(part));
   }
-  if (!needs_helper_) loan_.reset();
+  if (!needs_proxy_) loan_.reset();
 }
 
 Window::Window(const Fabric& fabric, std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {
@@ -74,13 +74,13 @@ Window::Window(const Fabric& fabric, std::shared_ptr<Segment> segment) : segment
     parts_.push_back({segment_->bytes(), here, segment_->address_at(rank), segment_->why_not(rank),
                       one_sided::id_of_segment(segment_->number())});
   }
-  needs_helper_ = !segment_->direct_everywhere();
+  needs_proxy_ = !segment_->direct_everywhere();
 }
 
-Window::Window(const Fabric& fabric, const Known& known) {
+Window::Window(const Fabric& fabric, const KnownMemory& known) {
   parts_.resize(static_cast<std::size_t>(fabric.size()));
   parts_.at(static_cast<std::size_t>(known.rank)) = {known.bytes, known.here, known.there, "", one_sided::kByAddress};
-  needs_helper_ = known.here == 0;
+  needs_proxy_ = known.here == 0;
 }
 
 void Window::check(bool good, const auto&... why) const {
@@ -89,13 +89,13 @@ void Window::check(bool good, const auto&... why) const {
   fail(ErrorCode::invalid_argument, name, ": ", why...);
 }
 
-const Window::Part& Window::part(int rank) const {
+const Window::WindowPart& Window::part(int rank) const {
   check(rank >= 0 && rank < ranks(), "rank ", rank, " does not exist; there are ranks 0 to ", ranks() - 1);
   return parts_[static_cast<std::size_t>(rank)];
 }
 
 std::uint64_t Window::at(int rank, std::size_t offset, std::size_t bytes) const {
-  const Part& whole = part(rank);
+  const WindowPart& whole = part(rank);
   if (segment_ != nullptr) static_cast<void>(segment_->address_at(rank));  // throws once the segment was freed
   check(offset <= whole.bytes && bytes <= whole.bytes - offset, bytes, " B at offset ", offset, " are not within the ",
         whole.bytes, " B of rank ", rank, "'s part");

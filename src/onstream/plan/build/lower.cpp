@@ -68,20 +68,20 @@ class Lowerer {
   const StandIn& stand_in(int index) const { return (*in_.stand_ins)[static_cast<std::size_t>(index)]; }
 
   // Memory and how an op's bytes lie in it.
-  struct Place {
+  struct OpBuffer {
     std::byte* data;
     LayoutView layout;
   };
-  Place buffer_of(int index) const { return {static_cast<std::byte*>(op(index).address), op(index).layout.view()}; }
+  OpBuffer buffer_of(int index) const { return {static_cast<std::byte*>(op(index).address), op(index).layout.view()}; }
   // The memory that is moved in its place: the buffer itself, or its stand-in.
-  Place place_of(int index) const {
+  OpBuffer place_of(int index) const {
     std::byte* const other = stand_in(index).data;
     if (other == nullptr) return buffer_of(index);
     return {other, Layout::contiguous(op(index).layout.bytes()).view()};
   }
 
   void set_source(Task& task, int index) {
-    const Place place = place_of(index);
+    const OpBuffer place = place_of(index);
     task.from = place.data;
     task.from_layout = place.layout;
     const StandIn& other = stand_in(index);
@@ -92,7 +92,7 @@ class Lowerer {
 
   // Sets the place a task writes; the host copies out of a stand-in when the launch is through.
   void set_destination(Task& task, int index) {
-    const Place place = place_of(index);
+    const OpBuffer place = place_of(index);
     task.to = place.data;
     task.to_layout = place.layout;
     if (stand_in(index).data != nullptr) add_copies(program_.host_after, buffer_of(index), place, kAnyPieces);
@@ -100,10 +100,11 @@ class Lowerer {
 
   static constexpr std::uint64_t kAnyPieces = std::uint64_t{1} << 40;  // the host's copies have no commands to save
 
-  static void add_copies(std::vector<CopyCommand>& list, const Place& to, const Place& from,
+  static void add_copies(std::vector<CopyCommand>& list, const OpBuffer& to, const OpBuffer& from,
                          std::uint64_t most_pieces = path::kMaxPieces) {
     const auto pieces = pieces_of(to.layout, from.layout, most_pieces);
-    for (const Piece& piece : pieces.value()) list.push_back({to.data + piece.to, from.data + piece.from, piece.bytes});
+    for (const LayoutPiece& piece : pieces.value())
+      list.push_back({to.data + piece.to, from.data + piece.from, piece.bytes});
   }
   // Adds the copies of a task's move, for an engine in the kernel's place.
   void add_middle_copies(const Task& task) {
@@ -278,7 +279,7 @@ class Lowerer {
     program_.lone_signals = static_cast<std::uint32_t>(program_.signals.size());
     for (const auto& [peer, signals] : by_peer) {
       if (!put_to.contains(peer)) continue;
-      Chain chain;
+      PutChain chain;
       chain.signals.first = static_cast<std::uint32_t>(program_.signals.size());
       program_.signals.insert(program_.signals.end(), signals.begin(), signals.end());
       chain.signals.last = static_cast<std::uint32_t>(program_.signals.size());

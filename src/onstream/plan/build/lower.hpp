@@ -30,9 +30,9 @@ struct StandIn {
 
 struct Program {
   std::vector<Task> tasks;
-  std::vector<Item> items;
+  std::vector<WorkItem> items;
   std::vector<Block> blocks;
-  std::vector<Chain> chains;  // done: filled in with the tables
+  std::vector<PutChain> chains;  // done: filled in with the tables
   std::vector<SignalView> signals;
   std::vector<std::uint64_t*> announce;
   std::uint32_t announce_release = 0;
@@ -42,7 +42,7 @@ struct Program {
   std::vector<CopyCommand> middle;       // to peers, between the two kernels of a launch
   std::vector<CopyCommand> after;        // local, out of bounce buffers
   std::vector<CopyCommand> host_after;   // by the host, to plain memory
-  Words words;                           // around the middle copies
+  PlanWords words;                       // around the middle copies
   std::vector<Row> pack_rows;            // of a brief program
   std::vector<Row> unpack_rows;
   int pack_blocks = 0;

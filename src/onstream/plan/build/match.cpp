@@ -20,7 +20,7 @@ struct At {
 
 using Queue = std::tuple<int, int, int>;  // source, destination, tag
 
-struct Meeting {
+struct OpQueues {
   std::vector<At> sends;
   std::vector<At> recvs;
 };
@@ -61,7 +61,7 @@ class Matcher {
     }
   }
 
-  void pair(const Meeting& meeting) {
+  void pair(const OpQueues& meeting) {
     const std::size_t both = std::min(meeting.sends.size(), meeting.recvs.size());
     for (std::size_t i = 0; i < both; ++i) meet(meeting.sends[i], meeting.recvs[i]);
     for (std::size_t i = both; i < meeting.sends.size(); ++i) {
@@ -110,7 +110,7 @@ class Matcher {
   }
 
   const std::vector<Statement>& statements_;
-  std::map<Queue, Meeting> meetings_;
+  std::map<Queue, OpQueues> meetings_;
   std::vector<Edge> edges_;
   std::vector<std::string> problems_;
 };
@@ -152,7 +152,7 @@ std::string describe(const StatedOp& op) {
 
 std::vector<Edge> match(const std::vector<Statement>& statements) { return Matcher(statements).run(); }
 
-Wanted wanted_path(const StatedOp& source, const StatedOp& destination) {
+WantedPath wanted_path(const StatedOp& source, const StatedOp& destination) {
   const StatedOp& speaker = source.path != Path::automatic ? source : destination;
   return {speaker.path, speaker.wanted_by};
 }

@@ -71,11 +71,11 @@ MatchedCalls match_calls(const std::vector<Statement>& statements);
 std::string describe(const StatedOp& op);
 
 // Which path this rank and its peer asked for together; throws nothing: two that differ are a problem of match().
-struct Wanted {
+struct WantedPath {
   Path path = Path::automatic;
   std::string by;
 };
-Wanted wanted_path(const StatedOp& source, const StatedOp& destination);
+WantedPath wanted_path(const StatedOp& source, const StatedOp& destination);
 
 // Whether two ops of any ranks write the same byte of one rank's memory. Ops of a launch run at once, so which of them
 // would win is not said.

@@ -59,13 +59,13 @@ class Calls {
   }
 
   using Bytes = std::vector<std::uint64_t>;
-  struct Between {
+  struct BytesBetween {
     Bytes given;
     Bytes expected;
   };
 
   void compare_bytes(const StatedCall& call) {
-    std::map<std::pair<std::int64_t, std::int64_t>, Between> pairs;  // by giver and taker
+    std::map<std::pair<std::int64_t, std::int64_t>, BytesBetween> pairs;  // by giver and taker
     for (const std::int32_t rank : call.ranks) {
       const StatedCall& stated = *at(static_cast<std::size_t>(rank));
       for (const StatedPart& part : stated.gives) pairs[{rank, part.rank}].given.push_back(part.bytes);

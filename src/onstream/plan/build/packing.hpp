@@ -13,7 +13,7 @@
 
 namespace onstream::plan {
 
-class Writer {
+class PackWriter {
  public:
   template <class T>
   void number(const T& value) {
@@ -35,9 +35,9 @@ class Writer {
   std::string bytes_;
 };
 
-class Reader {
+class PackReader {
  public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  explicit PackReader(std::string_view bytes) : bytes_(bytes) {}
   template <class T>
   T number() {
     T value;

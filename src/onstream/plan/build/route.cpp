@@ -38,29 +38,29 @@ std::set<std::pair<int, int>> waits_of(const std::vector<Route>& routes) {
 
 }  // namespace
 
-std::string pack(const std::vector<PeerExport>& exposures) {
-  Writer writer;
-  for (const PeerExport& one : exposures) {
+std::string pack(const std::vector<PeerExport>& peer_exports) {
+  PackWriter writer;
+  for (const PeerExport& one : peer_exports) {
     writer.number(one.route);
     writer.number(one.address);
-    writer.number(static_cast<std::uint64_t>(one.exposed));
+    writer.number(static_cast<std::uint64_t>(one.exported));
     writer.text(one.why_not);
   }
   return writer.take();
 }
 
-std::vector<PeerExport> unpack_exposures(std::string_view bytes) {
-  Reader reader(bytes);
-  std::vector<PeerExport> exposures;
+std::vector<PeerExport> unpack_exports(std::string_view bytes) {
+  PackReader reader(bytes);
+  std::vector<PeerExport> peer_exports;
   while (!reader.empty()) {
     PeerExport one;
     one.route = reader.number<std::uint64_t>();
     one.address = reader.number<std::uint64_t>();
-    one.exposed = reader.number<std::uint64_t>() != 0;
+    one.exported = reader.number<std::uint64_t>() != 0;
     one.why_not = reader.text();
-    exposures.push_back(std::move(one));
+    peer_exports.push_back(std::move(one));
   }
-  return exposures;
+  return peer_exports;
 }
 
 std::vector<Route> routes_of(const std::vector<Statement>& statements, const std::vector<Edge>& edges,
@@ -69,7 +69,7 @@ std::vector<Route> routes_of(const std::vector<Statement>& statements, const std
   for (const Edge& edge : edges) {
     const StatedOp& source = source_of(statements, edge);
     const StatedOp& destination = destination_of(statements, edge);
-    const Wanted wanted = wanted_path(source, destination);
+    const WantedPath wanted = wanted_path(source, destination);
     Route route;
     route.edge = edge;
     route.source_layout = source.layout;

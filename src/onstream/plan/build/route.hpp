@@ -37,11 +37,11 @@ struct Route {
 struct PeerExport {
   std::uint64_t route = 0;
   std::uint64_t address = 0;
-  bool exposed = false;
+  bool exported = false;
   std::string why_not;
 };
-std::string pack(const std::vector<PeerExport>& exposures);
-std::vector<PeerExport> unpack_exposures(std::string_view bytes);
+std::string pack(const std::vector<PeerExport>& peer_exports);
+std::vector<PeerExport> unpack_exports(std::string_view bytes);
 
 std::vector<Route> routes_of(const std::vector<Statement>& statements, const std::vector<Edge>& edges,
                              DeviceKind device);

@@ -23,7 +23,7 @@ bool add_rows(std::vector<Row>& rows, const Program& program, std::uint32_t inde
     const std::uint64_t bytes = std::min<std::uint64_t>(task.bytes - begin, kLineData);
     Row row;
     row.slot = task.slots + line;
-    row.turn = static_cast<std::uint32_t>(task.slot_lines);
+    row.odd_slot = static_cast<std::uint32_t>(task.slot_lines);
     row.task = index;
     row.started = task.started;
     row.times = line == 0 ? task.op + 1 : 0;

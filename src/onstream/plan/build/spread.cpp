@@ -14,9 +14,9 @@ namespace {
 constexpr int kTeam = 32;
 
 // The items of each block of one role, before they are laid out.
-struct Share {
-  std::vector<Item> lines;  // packs or unpacks
-  std::vector<Item> parts;  // moves or awaits
+struct BlockItems {
+  std::vector<WorkItem> lines;  // packs or unpacks
+  std::vector<WorkItem> parts;  // moves or awaits
 };
 
 class Spreader {
@@ -27,7 +27,7 @@ class Spreader {
         most_(in.most_blocks),
         serial_(in.device == DeviceKind::host) {}
 
-  std::vector<Share> share(const std::vector<std::uint32_t>& lines, const std::vector<std::uint32_t>& bulk) {
+  std::vector<BlockItems> share(const std::vector<std::uint32_t>& lines, const std::vector<std::uint32_t>& bulk) {
     std::uint64_t total_lines = 0;
     std::uint64_t total_bytes = 0;
     for (std::uint32_t t : lines) total_lines += program_.tasks[t].slot_lines;
@@ -37,7 +37,7 @@ class Spreader {
     const int line_blocks = lines.empty() ? 0 : blocks_for(total_lines * kLineData, block_bytes_, most_);
     const int bulk_blocks = bulk.empty() ? 0 : blocks_for(total_bytes, block_bytes_, most_);
     const bool together = line_blocks <= 1 && bulk_blocks <= 1;
-    std::vector<Share> shares(
+    std::vector<BlockItems> shares(
         static_cast<std::size_t>(together ? std::max(line_blocks, bulk_blocks) : line_blocks + bulk_blocks));
     if (line_blocks > 0) share_lines(shares, lines, total_lines, line_blocks);
     if (bulk_blocks > 0) share_parts(shares, bulk, total_bytes, together ? 0 : line_blocks, bulk_blocks);
@@ -57,12 +57,12 @@ class Spreader {
  private:
   static std::uint64_t moved(const Task& task) { return task.to == nullptr ? 0 : task.bytes; }
 
-  void share_lines(std::vector<Share>& shares, const std::vector<std::uint32_t>& tasks, std::uint64_t total,
+  void share_lines(std::vector<BlockItems>& shares, const std::vector<std::uint32_t>& tasks, std::uint64_t total,
                    int blocks) {
     const std::uint64_t teams = serial_ ? 1 : static_cast<std::uint64_t>(blocks) * (kMaxThreads / kTeam);
     const std::uint64_t chunk =
         std::max<std::uint64_t>(kTeam, ((total + teams - 1) / teams + kTeam - 1) / kTeam * kTeam);
-    std::vector<Item> items;
+    std::vector<WorkItem> items;
     for (std::uint32_t t : tasks) {
       const std::uint64_t count = program_.tasks[t].slot_lines;
       const std::uint64_t step = serial_ ? count : chunk;
@@ -76,8 +76,8 @@ class Spreader {
     }
   }
 
-  void share_parts(std::vector<Share>& shares, const std::vector<std::uint32_t>& tasks, std::uint64_t total, int first,
-                   int blocks) {
+  void share_parts(std::vector<BlockItems>& shares, const std::vector<std::uint32_t>& tasks, std::uint64_t total,
+                   int first, int blocks) {
     int next = 0;
     for (std::uint32_t t : tasks) {
       Task& task = program_.tasks[t];
@@ -101,35 +101,35 @@ class Spreader {
   std::uint64_t most_bytes_ = 0;
 };
 
-Span append(Program& program, const std::vector<Item>& items) {
+ItemSpan append(Program& program, const std::vector<WorkItem>& items) {
   const std::uint32_t first = static_cast<std::uint32_t>(program.items.size());
   program.items.insert(program.items.end(), items.begin(), items.end());
   return {first, static_cast<std::uint32_t>(program.items.size())};
 }
 
-void set_movers(Program& program, Block& block, const Share& share) {
+void set_movers(Program& program, Block& block, const BlockItems& share) {
   block.packs = append(program, share.lines);
   block.moves = append(program, share.parts);
-  for (const Item& item : share.parts) block.moves_wait |= program.tasks[item.task].started != nullptr;
+  for (const WorkItem& item : share.parts) block.moves_wait |= program.tasks[item.task].started != nullptr;
 }
 
-void set_finishers(Program& program, Block& block, const Share& share) {
+void set_finishers(Program& program, Block& block, const BlockItems& share) {
   block.unpacks = append(program, share.lines);
   block.awaits = append(program, share.parts);
-  for (const Item& item : share.parts) block.awaits_copy |= program.tasks[item.task].to != nullptr;
+  for (const WorkItem& item : share.parts) block.awaits_copy |= program.tasks[item.task].to != nullptr;
 }
 
 }  // namespace
 
 void spread(Program& program, const TaskLists& lists, const Lowering& in) {
   Spreader spreader(program, in);
-  const std::vector<Share> movers = spreader.share(lists.packs, lists.moves);
-  const std::vector<Share> raisers = spreader.share({}, lists.raises);
-  const std::vector<Share> finishers = spreader.share(lists.unpacks, lists.awaits);
+  const std::vector<BlockItems> movers = spreader.share(lists.packs, lists.moves);
+  const std::vector<BlockItems> raisers = spreader.share({}, lists.raises);
+  const std::vector<BlockItems> finishers = spreader.share(lists.unpacks, lists.awaits);
   program.threads = spreader.threads();
   const bool two_kernels = program.two_kernels = !program.middle.empty() || !lists.raises.empty();
   const bool one_block = !two_kernels && movers.size() <= 1 && finishers.size() <= 1;
-  for (const Share& share : movers) set_movers(program, program.blocks.emplace_back(), share);
+  for (const BlockItems& share : movers) set_movers(program, program.blocks.emplace_back(), share);
   if (program.blocks.empty() && (two_kernels || one_block)) program.blocks.emplace_back();
   program.mover_blocks = static_cast<int>(program.blocks.size());
   const std::size_t second = one_block ? 0 : program.blocks.size();

@@ -38,7 +38,7 @@ LayoutView checked(const LayoutView& view, std::uint64_t bytes, std::int64_t add
 }  // namespace
 
 std::string pack(const Statement& statement) {
-  Writer writer;
+  PackWriter writer;
   writer.text(statement.name);
   writer.number(statement.number);
   writer.text(statement.device);
@@ -69,7 +69,7 @@ std::string pack(const Statement& statement) {
 }
 
 Statement unpack(std::string_view bytes) {
-  Reader reader(bytes);
+  PackReader reader(bytes);
   Statement statement;
   statement.name = reader.text();
   statement.number = reader.number<std::uint64_t>();

@@ -21,7 +21,7 @@
 namespace onstream::plan {
 
 struct Body {
-  View view;
+  PlanView view;
 
   // A block's only move, if it is one between two contiguous buffers, as in most blocks of a large plan.
   struct OnlyMove {
@@ -33,19 +33,19 @@ struct Body {
     std::uint32_t parts = 1;
     std::uint32_t pulls = 0;
   };
-  struct Held {
+  struct BlockWork {
     Block block;
     OnlyMove errand;
   };
 
   // Reads nothing that a launch changes, so a GPU does it before earlier work has finished (device/cuda/entry.cuh).
   template <class Group>
-  ONSTREAM_BODY Held prepare(const Group& group) const {
-    Held held;
+  ONSTREAM_BODY BlockWork prepare(const Group& group) const {
+    BlockWork held;
     held.block = view.blocks[view.first_block + static_cast<std::uint32_t>(group.block())];
-    const Span moves = held.block.moves;
+    const ItemSpan moves = held.block.moves;
     if (kSerial<Group> || moves.last - moves.first != 1) return held;
-    const Item item = view.items[moves.first];
+    const WorkItem item = view.items[moves.first];
     const Task& task = view.tasks[item.task];
     const bool plain = task.to_layout.dims == 0 && task.from_layout.dims == 0;
     if (plain && task.to != nullptr && task.chain == kNone) {
@@ -60,7 +60,7 @@ struct Body {
   }
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+  ONSTREAM_BODY void operator()(const Group& group, const BlockWork& held) const {
     const Block& block = held.block;
     Epoch* const own_epoch = view.epochs + view.first_block + static_cast<std::uint32_t>(group.block());
     const std::uint64_t epoch = group.load_relaxed(own_epoch) + 1;
@@ -118,7 +118,7 @@ struct Body {
   }
 
   template <class Group>
-  ONSTREAM_BODY void send_signals(const Group& group, Span signals) const {
+  ONSTREAM_BODY void send_signals(const Group& group, ItemSpan signals) const {
     fence_grid(group);  // pairs with the acquire of a wait for the counter
     for (std::uint32_t i = signals.first; i < signals.last; ++i) {
       const SignalView& signal = view.signals[i];
@@ -140,11 +140,11 @@ struct Body {
   // --- path ll ---
 
   template <class Group>
-  ONSTREAM_BODY bool pack(const Group& group, Span items, std::uint64_t epoch, bool failed) const {
-    const Team team(group);
+  ONSTREAM_BODY bool pack(const Group& group, ItemSpan items, std::uint64_t epoch, bool failed) const {
+    const ThreadTeam team(group);
     bool good = true;
     for (std::uint32_t i = items.first + team.index; i < items.last && good && !failed; i += team.teams) {
-      const Item item = view.items[i];
+      const WorkItem item = view.items[i];
       const Task& task = view.tasks[item.task];
       const std::uint64_t start_ns = timer(group, team, item);
       if (task.started != nullptr) {
@@ -157,11 +157,11 @@ struct Body {
   }
 
   template <class Group>
-  ONSTREAM_BODY bool unpack(const Group& group, Span items, std::uint64_t epoch, bool failed) const {
-    const Team team(group);
+  ONSTREAM_BODY bool unpack(const Group& group, ItemSpan items, std::uint64_t epoch, bool failed) const {
+    const ThreadTeam team(group);
     bool good = true;
     for (std::uint32_t i = items.first + team.index; i < items.last && good && !failed; i += team.teams) {
-      const Item item = view.items[i];
+      const WorkItem item = view.items[i];
       const Task& task = view.tasks[item.task];
       std::uint64_t start_ns = timer(group, team, item);
       good = unpack_lines(group, team, item, task, epoch, start_ns);
@@ -170,8 +170,8 @@ struct Body {
     return good;
   }
 
-  template <class Team, class Group>
-  ONSTREAM_BODY void pack_lines(const Group& group, const Team& team, const Item& item, const Task& task,
+  template <class ThreadTeam, class Group>
+  ONSTREAM_BODY void pack_lines(const Group& group, const ThreadTeam& team, const WorkItem& item, const Task& task,
                                 std::uint64_t epoch) const {
     Line* slot = task.slots + (epoch & 1) * task.slot_lines;
     const std::uint32_t flag = flag_of(epoch);
@@ -196,8 +196,8 @@ struct Body {
     }
   }
 
-  template <class Team, class Group>
-  ONSTREAM_BODY bool unpack_lines(const Group& group, const Team& team, const Item& item, const Task& task,
+  template <class ThreadTeam, class Group>
+  ONSTREAM_BODY bool unpack_lines(const Group& group, const ThreadTeam& team, const WorkItem& item, const Task& task,
                                   std::uint64_t epoch, std::uint64_t& start_ns) const {
     const Line* slot = task.slots + (epoch & 1) * task.slot_lines;
     const std::uint32_t flag = flag_of(epoch);
@@ -267,7 +267,7 @@ struct Body {
 
   template <class Group>
   ONSTREAM_BODY bool move(const Group& group, const Block& block, std::uint64_t epoch, bool failed) const {
-    const Span items = block.moves;
+    const ItemSpan items = block.moves;
     if (items.first == items.last) return true;
     bool good = !failed;
     for (std::uint32_t i = items.first + group.rank(); i < items.last && good; i += group.size()) {
@@ -282,7 +282,7 @@ struct Body {
     }
     if (block.moves_wait != 0) good = !group.sync_or(!good);
     for (std::uint32_t i = items.first; i < items.last && good; ++i) {
-      const Item item = view.items[i];
+      const WorkItem item = view.items[i];
       const Task& task = view.tasks[item.task];
       if (task.to != nullptr) {
         copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.access_width,
@@ -336,7 +336,7 @@ struct Body {
     }
     if (task.chain == kNone) return;
     fence_grid(group);
-    const Chain& chain = view.chains[task.chain];
+    const PutChain& chain = view.chains[task.chain];
     if (group.add(chain.done, 1) + 1 != chain.parts) return;
     group.store_relaxed(chain.done, 0);
     send_signals(group, chain.signals);
@@ -372,10 +372,10 @@ struct Body {
 
   template <class Group>
   ONSTREAM_BODY bool await(const Group& group, const Block& block, std::uint64_t epoch, bool failed) const {
-    const Span items = block.awaits;
+    const ItemSpan items = block.awaits;
     if (items.first == items.last) return true;
     bool good = !failed;
-    const Team team(group);
+    const ThreadTeam team(group);
     for (std::uint32_t i = items.first + team.index; i < items.last && good; i += team.teams) {
       const Task& task = view.tasks[view.items[i].task];
       const bool times = view.items[i].begin == 0 && team.tag == 0;
@@ -386,7 +386,7 @@ struct Body {
     if (block.awaits_copy == 0) return good;
     good = !group.sync_or(!good);
     for (std::uint32_t i = items.first; i < items.last && good; ++i) {
-      const Item item = view.items[i];
+      const WorkItem item = view.items[i];
       const Task& task = view.tasks[item.task];
       if (task.to == nullptr) continue;
       copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.access_width,
@@ -401,9 +401,9 @@ struct Body {
   // --- waiting, timing, ending ---
 
   // A warp, or the host's one thread.
-  struct Team {
+  struct ThreadTeam {
     template <class Group>
-    ONSTREAM_BODY explicit Team(const Group& group)
+    ONSTREAM_BODY explicit ThreadTeam(const Group& group)
         : width(group.size() < 32 ? group.size() : 32),
           index(static_cast<std::uint32_t>(group.rank()) / width),
           tag(static_cast<std::uint32_t>(group.rank()) % width),
@@ -415,8 +415,8 @@ struct Body {
   };
 
   // The time, for the one thread that measures an ll task; 0 for all others.
-  template <class Group, class Team>
-  ONSTREAM_BODY static std::uint64_t timer(const Group& group, const Team& team, const Item& item) {
+  template <class Group, class ThreadTeam>
+  ONSTREAM_BODY static std::uint64_t timer(const Group& group, const ThreadTeam& team, const WorkItem& item) {
     return item.begin == 0 && team.tag == 0 ? group.now_ns() : 0;
   }
 

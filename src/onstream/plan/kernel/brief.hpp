@@ -16,7 +16,7 @@ namespace onstream::plan {
 constexpr int kRowsEach = 2;  // of a thread
 
 struct Brief {
-  State* state = nullptr;
+  PlanState* state = nullptr;
   Epoch* epochs = nullptr;  // of the blocks
   const Row* packs = nullptr;
   const Row* unpacks = nullptr;
@@ -31,7 +31,7 @@ struct Brief {
   WaitView wait;
 
   // The work of one thread in every launch.
-  struct Held {
+  struct ThreadRows {
     Row packs[kRowsEach];
     Row unpacks[kRowsEach];
     std::uint64_t* announce = nullptr;
@@ -41,8 +41,8 @@ struct Brief {
 
   // Reads nothing that a launch changes.
   template <class Group>
-  ONSTREAM_BODY Held prepare(const Group& group) const {
-    Held held;
+  ONSTREAM_BODY ThreadRows prepare(const Group& group) const {
+    ThreadRows held;
     const std::uint32_t block = static_cast<std::uint32_t>(group.block());
     if (block < pack_blocks || pack_blocks == 0) held.pack_count = take(group, packs, pack_count, block, held.packs);
     if (block >= pack_blocks) {
@@ -59,7 +59,7 @@ struct Brief {
   }
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+  ONSTREAM_BODY void operator()(const Group& group, const ThreadRows& held) const {
     const std::uint64_t epoch = group.load_relaxed(epochs + group.block()) + 1;
     bool failed = group.load_relaxed(&state->failed) != 0;
     std::uint64_t data[kRowsEach];
@@ -99,7 +99,7 @@ struct Brief {
   }
 
   template <class Group>
-  ONSTREAM_BODY void tell_start(const Group& group, const Held& held, std::uint64_t epoch) const {
+  ONSTREAM_BODY void tell_start(const Group& group, const ThreadRows& held, std::uint64_t epoch) const {
     if (held.announce != nullptr) group.store_relaxed(held.announce, epoch);
     const std::uint32_t size = static_cast<std::uint32_t>(group.size());
     for (std::uint32_t i = static_cast<std::uint32_t>(group.rank()) + size; i < announce_count; i += size) {
@@ -109,11 +109,11 @@ struct Brief {
 
   // The two slots of an op are used by turns.
   ONSTREAM_BODY static Line* slot_of(const Row& row, std::uint64_t epoch) {
-    return row.slot + (epoch % 2 != 0 ? row.turn : 0);
+    return row.slot + (epoch % 2 != 0 ? row.odd_slot : 0);
   }
 
   template <class Group>
-  ONSTREAM_BODY bool pack(const Group& group, const Held& held, const std::uint64_t (&data)[kRowsEach],
+  ONSTREAM_BODY bool pack(const Group& group, const ThreadRows& held, const std::uint64_t (&data)[kRowsEach],
                           std::uint64_t epoch) const {
     ONSTREAM_UNROLL
     for (int k = 0; k < kRowsEach; ++k) {
@@ -133,7 +133,7 @@ struct Brief {
   }
 
   template <class Group>
-  ONSTREAM_BODY bool unpack(const Group& group, const Held& held, std::uint64_t epoch) const {
+  ONSTREAM_BODY bool unpack(const Group& group, const ThreadRows& held, std::uint64_t epoch) const {
     if (held.unpack_count == 0) return true;
     const std::uint32_t flag = flag_of(epoch);
     const bool times = held.unpacks[0].times != 0 || held.unpacks[kRowsEach - 1].times != 0;

@@ -5,7 +5,7 @@
 
 namespace onstream::plan {
 
-const Kernel& kernel();        // takes a View
+const Kernel& kernel();        // takes a PlanView
 const Kernel& brief_kernel();  // takes a Brief
 
 #ifdef ONSTREAM_WITH_CUDA

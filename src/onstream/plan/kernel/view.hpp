@@ -20,7 +20,7 @@ namespace onstream::plan {
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 // One a plan. Launches of a plan run one after the other, so nothing here needs more than relaxed order between them.
-struct State {
+struct PlanState {
   std::uint64_t failed = 0;   // not 0: a wait failed, nothing is moved any more
   std::uint64_t running = 0;  // not 0 while a launch runs
 };
@@ -66,7 +66,7 @@ struct Task {
 
 // Lines [begin, end) of a pack or unpack task for a team of threads; or part `begin` of a move or await task for a
 // block.
-struct Item {
+struct WorkItem {
   std::uint32_t task;
   std::uint32_t begin;
   std::uint32_t end;
@@ -78,32 +78,32 @@ struct alignas(16) Row {
   Line* slot = nullptr;        // in launches of even number
   const std::uint64_t* started = nullptr;
   std::int64_t stride = 0;         // bytes from one piece to the next
-  std::uint32_t turn = 0;          // lines from there to the slot of launches of odd number
+  std::uint32_t odd_slot = 0;      // lines from there to the slot of launches of odd number
   std::uint32_t task = 0;          // index
   std::uint16_t pieces = 0;        // 0: a line without data
   std::uint16_t access_width = 1;  // bytes of a piece
   std::uint32_t times = 0;         // the first line of op times - 1; 0: none
 };
 
-struct Span {
+struct ItemSpan {
   std::uint32_t first = 0;
   std::uint32_t last = 0;  // one past
 };
 
 struct Block {
-  Span packs;  // of items
-  Span moves;
-  Span unpacks;
-  Span awaits;
+  ItemSpan packs;  // of items
+  ItemSpan moves;
+  ItemSpan unpacks;
+  ItemSpan awaits;
   std::uint32_t moves_wait = 0;   // some move waits for its peer
   std::uint32_t awaits_copy = 0;  // some await copies
 };
 
 // The puts of one peer, and the signals and atomics that follow them.
-struct Chain {
+struct PutChain {
   std::uint64_t* done = nullptr;  // parts put in the running launch
   std::uint64_t parts = 0;
-  Span signals;
+  ItemSpan signals;
 };
 
 // A signal, or an atomic.
@@ -118,11 +118,11 @@ struct SignalView {
 
 // The whole plan, for one launch. By value to the kernel, which fetches its arguments by cache lines: the fields that
 // every launch needs come first.
-struct View {
-  State* state = nullptr;
+struct PlanView {
+  PlanState* state = nullptr;
   Epoch* epochs = nullptr;  // of the blocks
   const Block* blocks = nullptr;
-  const Item* items = nullptr;
+  const WorkItem* items = nullptr;
   const Task* tasks = nullptr;
   OpState* ops = nullptr;
   std::uint32_t first_block = 0;  // of `blocks`, for block 0 of this grid
@@ -133,7 +133,7 @@ struct View {
   std::uint32_t lone_signals = 0;      // signals[0, lone_signals) follow no put
 
   std::uint64_t* const* announce = nullptr;  // words in peers' memory that get the epoch when a launch starts
-  const Chain* chains = nullptr;
+  const PutChain* chains = nullptr;
   const SignalView* signals = nullptr;
   std::uint64_t number = 0;  // of the plan, in faults
   WaitView wait;

@@ -29,7 +29,7 @@ struct StatedPart {
 
 // One rank's statement of a call. All that take part say the same words, at the same place in their order.
 struct StatedCall {
-  std::string words;                // "all_reduce of 4 float64 sum, by lines"
+  std::string words;                // "all_reduce of 4 float64 sum, by ll"
   std::uint64_t team = 0;           // tells teams of the same ranks apart, on all of them alike
   std::vector<std::int32_t> ranks;  // of the world, that take part
   // The parts, which the words leave out. Several for one rank are in the giver's order.

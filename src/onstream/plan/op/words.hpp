@@ -18,7 +18,7 @@
 
 namespace onstream::plan {
 
-class Words {
+class PlanWords {
  public:
   // An edge into this rank: `ready` lies at the peer, `done` here. `fault` is reported if the word does not come.
   void receive(std::uint32_t* ready_there, std::uint32_t* done_here, const FaultReport& fault) {

@@ -21,11 +21,11 @@ namespace {
 
 // Memory that is exportable: a range, and its entry in the list of own allocations.
 template <class Range, MemoryKind kKind>
-class SharedMemory final : public Memory {
+class ExportableMemory final : public Memory {
  public:
-  SharedMemory(Range range, std::size_t bytes, int device_index, Flavour flavour)
+  ExportableMemory(Range range, std::size_t bytes, int device_index, Flavour flavour)
       : range_(std::make_shared<Range>(std::move(range))), bytes_(bytes) {
-    Own own;
+    OwnAllocation own;
     own.info.kind = kKind;
     own.info.device_index = device_index;
     own.info.base = range_->data();
@@ -38,7 +38,7 @@ class SharedMemory final : public Memory {
     own.range = range_;
     add_own(std::move(own));
   }
-  ~SharedMemory() override { remove_own(range_->data()); }
+  ~ExportableMemory() override { remove_own(range_->data()); }
 
   std::byte* data() const override { return range_->data(); }
   std::size_t bytes() const override { return bytes_; }
@@ -117,16 +117,16 @@ class ManagedMemory final : public Memory {
   void* address_ = nullptr;
 };
 
-class PlainMemory final : public Memory {
+class PageableMemory final : public Memory {
  public:
-  explicit PlainMemory(std::size_t bytes)
+  explicit PageableMemory(std::size_t bytes)
       : bytes_(bytes), address_(static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow))) {
     if (address_ == nullptr) fail(ErrorCode::system, "host memory of ", human_bytes(bytes), ": none left");
     std::memset(address_, 0, bytes);
   }
-  ~PlainMemory() override { ::operator delete(address_, kAlignment); }
-  PlainMemory(const PlainMemory&) = delete;
-  PlainMemory& operator=(const PlainMemory&) = delete;
+  ~PageableMemory() override { ::operator delete(address_, kAlignment); }
+  PageableMemory(const PageableMemory&) = delete;
+  PageableMemory& operator=(const PageableMemory&) = delete;
 
   std::byte* data() const override { return address_; }
   std::size_t bytes() const override { return bytes_; }
@@ -285,23 +285,23 @@ std::shared_ptr<Memory> device_memory(Gpu& gpu, std::size_t bytes) {
   DriverRange range = DriverRange::create(gpu, DriverRange::Home::gpu, bytes);
   const ControlPath path(gpu);
   gpu.zero(range.data(), range.mapped_bytes());
-  return std::make_shared<SharedMemory<DriverRange, MemoryKind::device>>(std::move(range), bytes, gpu.ordinal(),
-                                                                         Flavour::gpu_memory);
+  return std::make_shared<ExportableMemory<DriverRange, MemoryKind::device>>(std::move(range), bytes, gpu.ordinal(),
+                                                                             Flavour::gpu_memory);
 }
 
 constexpr int kOfNoGpu = -1;
 
 std::shared_ptr<Memory> file_memory(Gpu& gpu, std::size_t bytes) {
-  return std::make_shared<SharedMemory<FileRange, MemoryKind::pinned>>(FileRange::create(gpu, bytes), bytes, kOfNoGpu,
-                                                                       Flavour::file);
+  return std::make_shared<ExportableMemory<FileRange, MemoryKind::pinned>>(FileRange::create(gpu, bytes), bytes,
+                                                                           kOfNoGpu, Flavour::file);
 }
 
 std::shared_ptr<Memory> pinned_memory(Gpu& gpu, std::size_t bytes) {
   if (!gpu.maps_host_memory()) return file_memory(gpu, bytes);
   DriverRange range = DriverRange::create(gpu, DriverRange::Home::host, bytes);
   std::memset(range.data(), 0, range.mapped_bytes());
-  return std::make_shared<SharedMemory<DriverRange, MemoryKind::pinned>>(std::move(range), bytes, kOfNoGpu,
-                                                                         Flavour::host_memory);
+  return std::make_shared<ExportableMemory<DriverRange, MemoryKind::pinned>>(std::move(range), bytes, kOfNoGpu,
+                                                                             Flavour::host_memory);
 }
 
 // Another process's memory behind a descriptor.
@@ -318,7 +318,7 @@ std::shared_ptr<Memory> allocate(Gpu& gpu, std::size_t bytes, MemoryKind kind) {
     case MemoryKind::device: return device_memory(gpu, bytes);
     case MemoryKind::pinned: return pinned_memory(gpu, bytes);
     case MemoryKind::managed: return std::make_shared<ManagedMemory>(gpu, bytes);
-    case MemoryKind::host: return std::make_shared<PlainMemory>(bytes);
+    case MemoryKind::host: return std::make_shared<PageableMemory>(bytes);
     case MemoryKind::file: return file_memory(gpu, bytes);
   }
   fail(ErrorCode::invalid_argument, "allocate: memory kind ", static_cast<int>(kind), " is unknown");

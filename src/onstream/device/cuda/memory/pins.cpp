@@ -14,12 +14,12 @@
 namespace onstream::cuda {
 namespace {
 
-struct Range {
+struct PinnedRange {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
 };
 
-struct Run {
+struct PinnedRun {
   Gpu* gpu = nullptr;
   std::uintptr_t end = 0;
   int holders = 0;  // 0: it is being unregistered
@@ -27,8 +27,8 @@ struct Run {
 
 struct List {
   std::mutex mutex;
-  std::condition_variable gone;        // a run is unregistered
-  std::map<std::uintptr_t, Run> runs;  // by begin
+  std::condition_variable gone;              // a run is unregistered
+  std::map<std::uintptr_t, PinnedRun> runs;  // by begin
 };
 
 List& list() {
@@ -37,7 +37,7 @@ List& list() {
   return *all;
 }
 
-Range pages_of(const void* address, std::size_t bytes) {
+PinnedRange pages_of(const void* address, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   return {begin / page * page, (begin + bytes + page - 1) / page * page};
@@ -53,7 +53,7 @@ bool is_plain(const Gpu& gpu, const void* address) {
 }
 
 // The run that holds `at`, or the end of the list. With the list's mutex held.
-std::map<std::uintptr_t, Run>::iterator run_at(std::uintptr_t at) {
+std::map<std::uintptr_t, PinnedRun>::iterator run_at(std::uintptr_t at) {
   auto& runs = list().runs;
   const auto next = runs.upper_bound(at);
   if (next == runs.begin()) return runs.end();
@@ -62,7 +62,7 @@ std::map<std::uintptr_t, Run>::iterator run_at(std::uintptr_t at) {
 }
 
 // Without a holder yet. With the list's mutex held.
-void add_run(Gpu& gpu, Range range) {
+void add_run(Gpu& gpu, PinnedRange range) {
   const ControlPath path(gpu);
   check(cudaHostRegister(reinterpret_cast<void*>(range.begin), range.end - range.begin,
                          cudaHostRegisterPortable | cudaHostRegisterMapped),
@@ -94,7 +94,7 @@ class Hold {
 
   // add() does not throw after this.
   void make_room() { begins_.reserve(begins_.size() + 1); }
-  void add(std::map<std::uintptr_t, Run>::iterator run) {
+  void add(std::map<std::uintptr_t, PinnedRun>::iterator run) {
     begins_.push_back(run->first);
     run->second.holders += 1;
   }
@@ -103,7 +103,7 @@ class Hold {
   static void let_go(std::uintptr_t begin) {
     List& all = list();
     std::unique_lock lock(all.mutex);
-    Run& run = all.runs.at(begin);
+    PinnedRun& run = all.runs.at(begin);
     if (--run.holders > 0) return;
     lock.unlock();
     unregister(*run.gpu, begin);  // the entry stays, so that nobody registers its pages before CUDA has let go of them
@@ -120,7 +120,7 @@ class Hold {
 std::shared_ptr<void> pin(Gpu& gpu, const void* address, std::size_t bytes) {
   List& all = list();
   const auto hold = std::make_shared<Hold>();
-  const Range wanted = pages_of(address, bytes);
+  const PinnedRange wanted = pages_of(address, bytes);
   std::unique_lock lock(all.mutex);
   // With the mutex held: memory that another thread pins meanwhile, or lets go, must not pass for memory of CUDA's.
   if (run_at(wanted.begin) == all.runs.end() && !is_plain(gpu, address)) return nullptr;
@@ -151,7 +151,7 @@ std::optional<std::span<std::byte>> pinned_around(const void* address) {
   };
   const auto run = held_at(at);
   if (run == all.runs.end()) return std::nullopt;
-  Range range{run->first, run->second.end};
+  PinnedRange range{run->first, run->second.end};
   for (auto after = held_at(range.end); after != all.runs.end(); after = held_at(range.end)) {
     range.end = after->second.end;
   }

@@ -19,7 +19,7 @@ constexpr std::uint64_t kFirstId = std::uint64_t{1} << 63;
 
 struct Table {
   std::shared_mutex mutex;
-  std::map<std::uintptr_t, Own> by_base;
+  std::map<std::uintptr_t, OwnAllocation> by_base;
   std::uint64_t next_id = kFirstId;
   std::atomic<std::uint64_t> removals{0};
 };
@@ -33,7 +33,7 @@ std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintpt
 
 }  // namespace
 
-void add_own(Own own) {
+void add_own(OwnAllocation own) {
   const std::unique_lock<std::shared_mutex> lock(table().mutex);
   own.info.id = table().next_id++;
   const std::uintptr_t base = number(own.info.base);
@@ -54,7 +54,7 @@ std::optional<MemoryInfo> find_own(const void* address) {
   const std::shared_lock<std::shared_mutex> lock(table().mutex);
   auto after = table().by_base.upper_bound(number(address));
   if (after == table().by_base.begin()) return std::nullopt;
-  const Own& own = std::prev(after)->second;
+  const OwnAllocation& own = std::prev(after)->second;
   if (number(address) - number(own.info.base) >= own.info.bytes) return std::nullopt;
   return own.info;
 }
@@ -70,7 +70,7 @@ Export export_own(const MemoryInfo& info) {
   const auto found = table().by_base.find(number(info.base));
   require(found != table().by_base.end() && found->second.info.id == info.id, "export of ", name_of(info.kind),
           " memory at ", static_cast<const void*>(info.base), ": it was freed since it was inspected");
-  const Own& own = found->second;
+  const OwnAllocation& own = found->second;
   Export out;
   out.record.flavour = static_cast<std::uint32_t>(own.flavour);
   out.record.has_fd = 1;

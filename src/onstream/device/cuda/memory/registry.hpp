@@ -21,7 +21,7 @@ enum class Flavour : std::uint32_t {
   file,            // a file in host memory; handle: its mapped bytes
 };
 
-struct Own {
+struct OwnAllocation {
   MemoryInfo info;
   Flavour flavour = Flavour::gpu_memory;
   std::size_t mapped_bytes = 0;   // whole pages, at least info.bytes
@@ -30,7 +30,7 @@ struct Own {
 };
 
 // Adds an allocation and gives it its id. Thread-safe, as all here.
-void add_own(Own own);
+void add_own(OwnAllocation own);
 void remove_own(const std::byte* base) noexcept;
 std::uint64_t own_removals();   // so far
 bool is_own(std::uint64_t id);  // MemoryInfo::id of such an allocation, also once it is gone

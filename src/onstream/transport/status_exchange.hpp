@@ -19,6 +19,6 @@ std::vector<std::string> agreed(const std::vector<std::string>& words);
 
 // Throws invalid_argument naming each rank's value unless every rank gave the same: "a segment is the same on every
 // rank, but rank 0 asks for ... and rank 2 asks for ...", where `rule` ends with "but" and the verb is "asks for".
-void require_said_alike(const std::vector<std::string>& said, std::string_view rule, std::string_view verb);
+void require_alike(const std::vector<std::string>& values, std::string_view rule, std::string_view verb);
 
 }  // namespace onstream

@@ -1,13 +1,13 @@
-#include "onstream/one_sided/kernel/tickets.hpp"
+#include "onstream/one_sided/kernel/launch_tickets.hpp"
 
 namespace onstream::one_sided {
 
-Tickets::Tickets(Fabric& fabric)
+LaunchTickets::LaunchTickets(Fabric& fabric)
     : words_(std::make_shared<Words>([own = fabric.own_memory()](std::size_t bytes) { return own->take(bytes); })),
       device_(fabric.device()),
       ended_(words_->take()) {}
 
-std::uint64_t* Tickets::of(Stream stream) {
+std::uint64_t* LaunchTickets::of(Stream stream) {
   if (device_->capturing(stream)) {
     std::uint64_t* const word = words_->take();
     device_->retain(stream,
@@ -20,7 +20,7 @@ std::uint64_t* Tickets::of(Stream stream) {
   return word;
 }
 
-std::uint64_t* Tickets::ended(Stream stream) {
+std::uint64_t* LaunchTickets::ended(Stream stream) {
   if (device_->capturing(stream)) device_->retain(stream, words_);
   return ended_;
 }

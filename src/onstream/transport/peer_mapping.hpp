@@ -1,12 +1,12 @@
-// Reach: which of this rank's memory each peer can address, and at which address.
+// PeerMapping: which of this rank's memory each peer can address, and at which address.
 //
 // The owner asks the peer to map an allocation (one request on the mesh), the peer answers with the address it got.
 // Both remember. An allocation is known by its id, which is never reused, so memory freed and allocated again at the
 // same address is noticed: the old mapping is dropped on both sides.
 //
 // Plain host memory belongs to nobody's list of allocations. There the owner asks the peer, once, to attach to the
-// whole process (device/kernel/foreign.hpp); the peer tries it with a word that it knows, and answers with the offset
-// that it adds to addresses.
+// whole process (device/kernel/remote_process.hpp); the peer tries it with a word that it knows, and answers with the
+// offset that it adds to addresses.
 #pragma once
 
 #include <map>
@@ -25,16 +25,16 @@
 
 namespace onstream {
 
-class Reach {
+class PeerMapping {
  public:
   // Installs its handlers in the mesh; construct before Mesh::start().
-  Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Parameters& parameters);
+  PeerMapping(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Parameters& parameters);
 
   // Where `peer` addresses `address`; nothing if it cannot. Blocks for the peer's answer the first time.
   // Memory that cannot leave its process, other than plain host memory, is told in the log, once for each reason.
-  std::optional<std::uint64_t> expose(const void* address, std::size_t bytes, int peer);
+  std::optional<std::uint64_t> export_to_peer(const void* address, std::size_t bytes, int peer);
   std::string why_not(const void* address, int peer);
-  ReachStatistics statistics();
+  PeerMappingStatistics statistics();
 
   // The remote process address by which `peer` copies from and to this rank's plain memory at `address`; nothing if it
   // cannot, or if the memory is not plain. Blocks for the peer's answer the first time for this peer. A refusal is
@@ -66,7 +66,7 @@ class Reach {
   std::shared_ptr<const void> mapped() const { return imports_; }
 
  private:
-  struct Exposed {
+  struct ExportedMemory {
     std::byte* base;
     std::size_t bytes;
     std::uint64_t id;
@@ -94,7 +94,7 @@ class Reach {
   Attached ask_to_attach(int peer);
   Attached attached(int peer);
   std::string relay_for(int peer, const std::string& payload);
-  int ask_to_relay(int peer, ForeignCopy what, int refusal);
+  int ask_to_relay(int peer, CrossMemoryCopy what, int refusal);
   void forget_overlaps(const MemoryInfo& info, int peer);
 
   std::shared_ptr<Device> device_;
@@ -104,10 +104,10 @@ class Reach {
   bool may_attach_;
   DeferredRelease disposal_;  // of mappings whose owner has freed the memory
   std::mutex mutex_;
-  ReachStatistics counts_;                                 // of look-ups
-  std::map<std::pair<int, std::byte*>, Exposed> exposed_;  // by peer and base
-  std::map<int, Attached> attached_by_;                    // peers that were asked
-  std::shared_ptr<Asker> asker_;                           // of copies that peers' processes are asked to make
+  PeerMappingStatistics counts_;                                   // of look-ups
+  std::map<std::pair<int, std::byte*>, ExportedMemory> exported_;  // by peer and base
+  std::map<int, Attached> attached_by_;                            // peers that were asked
+  std::shared_ptr<Asker> asker_;                                   // of copies that peers' processes are asked to make
   std::shared_ptr<Imports> imports_ = std::make_shared<Imports>();
 };
 

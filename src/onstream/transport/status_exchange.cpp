@@ -1,4 +1,4 @@
-#include "onstream/transport/said.hpp"
+#include "onstream/transport/status_exchange.hpp"
 
 #include "onstream/bootstrap/wire.hpp"
 
@@ -36,13 +36,13 @@ std::vector<std::string> agreed(const std::vector<std::string>& words) {
   return values;
 }
 
-void require_said_alike(const std::vector<std::string>& said, std::string_view rule, std::string_view verb) {
+void require_alike(const std::vector<std::string>& values, std::string_view rule, std::string_view verb) {
   std::string differing;
-  for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    if (said[rank] == said[0]) continue;
-    differing += concat(differing.empty() ? "" : ", ", "rank ", rank, " ", verb, " ", said[rank]);
+  for (std::size_t rank = 0; rank < values.size(); ++rank) {
+    if (values[rank] == values[0]) continue;
+    differing += concat(differing.empty() ? "" : ", ", "rank ", rank, " ", verb, " ", values[rank]);
   }
-  require(differing.empty(), rule, " rank 0 ", verb, " ", said[0], " and ", differing);
+  require(differing.empty(), rule, " rank 0 ", verb, " ", values[0], " and ", differing);
 }
 
 }  // namespace onstream

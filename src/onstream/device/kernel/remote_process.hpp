@@ -13,7 +13,7 @@
 
 namespace onstream {
 
-constexpr int kForeignShift = 48;
+constexpr int kRemoteProcessShift = 48;
 
 inline bool is_remote_process(std::uint64_t address) { return address >> 63 != 0; }
 inline bool is_remote_process(const void* address) {

@@ -1,4 +1,4 @@
-// Tickets: where an op with a request says how it ended. A pool, since ops must not allocate.
+// MessageTickets: where an op with a request says how it ended. A pool, since ops must not allocate.
 //
 // A ticket's message number and crew lie in device memory, its status and size in pinned memory where the host looks.
 //
@@ -20,31 +20,31 @@
 
 namespace onstream {
 
-class Tickets {
+class MessageTickets {
  public:
-  struct Slot {
+  struct TicketSlot {
     lane::Ticket ticket;
     lane::BlockTeam* crew = nullptr;
   };
 
-  Tickets(std::shared_ptr<Device> device, std::shared_ptr<OwnMemory> own_memory);
+  MessageTickets(std::shared_ptr<Device> device, std::shared_ptr<OwnMemory> own_memory);
 
   // A ticket, settled until it is opened. Grows the pool when it is empty, which allocates.
-  Slot take();
+  TicketSlot take();
   // Before its op is enqueued: pending from now on. That of a captured op each replay opens itself (lane::Reopen), so
   // that a graph which is never launched leaves none open.
-  static void open(const Slot& slot);
+  static void open(const TicketSlot& slot);
   // Where its op could not be enqueued after all.
-  static void close(const Slot& slot);
+  static void close(const TicketSlot& slot);
 
   // The remains of a request that was let go.
   struct Left {
-    Slot slot;
-    std::shared_ptr<Event> last_wait;     // null: none on a stream
-    std::shared_ptr<const void> with_it;  // let go of with the ticket
-    std::size_t held_bytes = 0;           // by that
-    std::optional<lane::View> sent_on;    // of a send
-    std::size_t bytes = 0;                // of its message
+    TicketSlot slot;
+    std::shared_ptr<Event> last_wait;       // null: none on a stream
+    std::shared_ptr<const void> with_it;    // let go of with the ticket
+    std::size_t held_bytes = 0;             // by that
+    std::optional<lane::LaneView> sent_on;  // of a send
+    std::size_t bytes = 0;                  // of its message
   };
   // Back into the pool, once its op has settled it and the last wait is done. A graph that it was in must be over.
   void give_back(Left left);
@@ -69,7 +69,7 @@ class Tickets {
   std::shared_ptr<Device> device_;
   std::shared_ptr<OwnMemory> own_memory_;
   std::mutex mutex_;
-  std::vector<Slot> free_;
+  std::vector<TicketSlot> free_;
   std::vector<Left> busy_;                // given back while an op or a wait on them was still on its way
   std::atomic<std::size_t> unasked_ = 0;  // weight of the sends among them since the last look
   std::atomic<std::size_t> enough_;       // ... that the next look is for

@@ -1,4 +1,4 @@
-#include "onstream/transport/reach.hpp"
+#include "onstream/transport/peer_mapping.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +10,7 @@
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/wire.hpp"
 #include "onstream/device/export.hpp"
-#include "onstream/device/kernel/foreign.hpp"
+#include "onstream/device/kernel/remote_process.hpp"
 
 namespace onstream {
 
@@ -36,17 +36,17 @@ constexpr std::size_t kRelayBytes = std::size_t{1} << 20;  // of one request, fo
 }  // namespace
 
 // Kept by attachments, which may outlive the world (mapped()).
-struct Reach::Asker {
+struct PeerMapping::Asker {
   std::shared_mutex mutex;
-  Reach* reach;  // null: the world has ended
+  PeerMapping* mapping;  // null: the world has ended
 };
 
-class Reach::Asking final : public Relay {
+class PeerMapping::Asking final : public Relay {
  public:
   Asking(std::shared_ptr<Asker> asker, int peer) : asker_(std::move(asker)), peer_(peer) {}
-  int copy(ForeignCopy what, int refusal) override {
+  int copy(CrossMemoryCopy what, int refusal) override {
     const std::shared_lock lock(asker_->mutex);
-    return asker_->reach == nullptr ? ESRCH : asker_->reach->ask_to_relay(peer_, what, refusal);
+    return asker_->mapping == nullptr ? ESRCH : asker_->mapping->ask_to_relay(peer_, what, refusal);
   }
 
  private:
@@ -54,14 +54,14 @@ class Reach::Asking final : public Relay {
   int peer_;
 };
 
-Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Parameters& parameters)
+PeerMapping::PeerMapping(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Parameters& parameters)
     : device_(std::move(device)),
       mesh_(mesh),
       rank_(rank),
       timeout_s_(parameters.timeout_s),
       may_attach_(parameters.attach == "auto"),
       asker_(std::make_shared<Asker>()) {
-  asker_->reach = this;
+  asker_->mapping = this;
   mesh_.on("the relay of a copy",
            [this](int peer, const std::string& payload, Fd) { return relay_for(peer, payload); });
   mesh_.on("the attaching to a process",
@@ -75,7 +75,7 @@ Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Paramet
   });
 }
 
-std::string Reach::map_for(int peer, const std::string& payload, Fd fd) {
+std::string PeerMapping::map_for(int peer, const std::string& payload, Fd fd) {
   const auto record = value_of<ExportRecord>(payload, "an export record");
   {
     // Two threads of the owner may ask at once; the first mapping is in use already.
@@ -90,16 +90,18 @@ std::string Reach::map_for(int peer, const std::string& payload, Fd fd) {
   return bytes_of(address);
 }
 
-std::uint64_t Reach::offer(const MemoryInfo& info, int peer) {
+std::uint64_t PeerMapping::offer(const MemoryInfo& info, int peer) {
   Export exported = device_->export_memory(info);
   const std::string answer = mesh_.request(peer, "the mapping of a buffer", bytes_of(exported.record),
                                            std::move(exported.fd), Deadline(timeout_s_));
   return value_of<std::uint64_t>(answer, "an answer to a map request");
 }
 
-void Reach::withdraw(const MemoryInfo& info, int peer) { mesh_.notify(peer, "the end of a buffer", bytes_of(info.id)); }
+void PeerMapping::withdraw(const MemoryInfo& info, int peer) {
+  mesh_.notify(peer, "the end of a buffer", bytes_of(info.id));
+}
 
-std::shared_ptr<Mapping> Reach::take(int peer, std::uint64_t id) {
+std::shared_ptr<Mapping> PeerMapping::take(int peer, std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = imports_->mappings.find({peer, id});
   if (found == imports_->mappings.end()) return nullptr;
@@ -108,13 +110,13 @@ std::shared_ptr<Mapping> Reach::take(int peer, std::uint64_t id) {
   return mapping;
 }
 
-std::shared_ptr<Mapping> Reach::imported(int peer, std::uint64_t id) {
+std::shared_ptr<Mapping> PeerMapping::imported(int peer, std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = imports_->mappings.find({peer, id});
   return found == imports_->mappings.end() ? nullptr : found->second;
 }
 
-std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t bytes, int peer) {
+std::optional<std::uint64_t> PeerMapping::export_to_peer(const void* address, std::size_t bytes, int peer) {
   if (peer == rank_) return reinterpret_cast<std::uint64_t>(address);
   const MemoryInfo info = device_->inspect(address);
   if (!info.exportable) return refuse(info);
@@ -124,15 +126,15 @@ std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t byte
   const auto offset = static_cast<std::uint64_t>(begin - info.base);
   {
     const std::lock_guard lock(mutex_);
-    const auto found = exposed_.find({peer, info.base});
-    if (found != exposed_.end() && found->second.id == info.id) {
+    const auto found = exported_.find({peer, info.base});
+    if (found != exported_.end() && found->second.id == info.id) {
       counts_.hits += 1;
       if (found->second.peer_base == 0) return std::nullopt;
       return found->second.peer_base + offset;
     }
   }
   forget_overlaps(info, peer);
-  Exposed entry{info.base, info.bytes, info.id, 0, ""};
+  ExportedMemory entry{info.base, info.bytes, info.id, 0, ""};
   try {
     entry.peer_base = offer(info, peer);
   } catch (const Error& error) {
@@ -143,12 +145,12 @@ std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t byte
   const std::lock_guard lock(mutex_);
   counts_.misses += 1;
   if (entry.peer_base == 0) counts_.failures += 1;
-  exposed_[{peer, info.base}] = entry;
+  exported_[{peer, info.base}] = entry;
   if (entry.peer_base == 0) return std::nullopt;
   return entry.peer_base + offset;
 }
 
-std::optional<std::uint64_t> Reach::refuse(const MemoryInfo& info) {
+std::optional<std::uint64_t> PeerMapping::refuse(const MemoryInfo& info) {
   {
     const std::lock_guard lock(mutex_);
     counts_.unreachable += 1;
@@ -161,13 +163,13 @@ std::optional<std::uint64_t> Reach::refuse(const MemoryInfo& info) {
   return std::nullopt;
 }
 
-ReachStatistics Reach::statistics() {
+PeerMappingStatistics PeerMapping::statistics() {
   const std::lock_guard lock(mutex_);
-  ReachStatistics out = counts_;
-  for (const auto& [key, entry] : exposed_) {
+  PeerMappingStatistics out = counts_;
+  for (const auto& [key, entry] : exported_) {
     if (entry.peer_base == 0) continue;
-    out.exposed += 1;
-    out.exposed_bytes += entry.bytes;
+    out.exported += 1;
+    out.exported_bytes += entry.bytes;
   }
   for (const auto& [key, mapping] : imports_->mappings) {
     out.imported += 1;
@@ -176,44 +178,44 @@ ReachStatistics Reach::statistics() {
   return out;
 }
 
-void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
+void PeerMapping::forget_overlaps(const MemoryInfo& info, int peer) {
   std::vector<std::uint64_t> gone;
   {
     const std::lock_guard lock(mutex_);
-    for (auto entry = exposed_.begin(); entry != exposed_.end();) {
-      const Exposed& old = entry->second;
+    for (auto entry = exported_.begin(); entry != exported_.end();) {
+      const ExportedMemory& old = entry->second;
       // A range of the same allocation that another thread has exported just now is in use.
       const bool overlaps = old.base < info.base + info.bytes && info.base < old.base + old.bytes;
       const bool stale = entry->first.first == peer && overlaps && old.id != info.id;
       if (stale) gone.push_back(old.id);
       if (stale) counts_.stale += 1;
-      entry = stale ? exposed_.erase(entry) : std::next(entry);
+      entry = stale ? exported_.erase(entry) : std::next(entry);
     }
   }
   for (const std::uint64_t id : gone) mesh_.notify(peer, "the end of a buffer", bytes_of(id));
 }
 
 // The driver is asked without the mutex: sends wait for that one.
-void Reach::sweep() {
+void PeerMapping::sweep() {
   std::vector<std::pair<std::pair<int, std::byte*>, std::uint64_t>> gone;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [key, entry] : exposed_) gone.emplace_back(key, entry.id);
+    for (const auto& [key, entry] : exported_) gone.emplace_back(key, entry.id);
   }
   std::erase_if(gone, [&](const auto& one) { return device_->inspect(one.first.second).id == one.second; });
   for (const auto& [key, id] : gone) {
     {
       const std::lock_guard lock(mutex_);
-      const auto entry = exposed_.find(key);
-      if (entry == exposed_.end() || entry->second.id != id) continue;  // another thread was faster
-      exposed_.erase(entry);
+      const auto entry = exported_.find(key);
+      if (entry == exported_.end() || entry->second.id != id) continue;  // another thread was faster
+      exported_.erase(entry);
       counts_.stale += 1;
     }
     mesh_.notify(key.first, "the end of a buffer", bytes_of(id));
   }
 }
 
-std::string Reach::attach_for(int peer, const std::string& payload) {
+std::string PeerMapping::attach_for(int peer, const std::string& payload) {
   const auto record = value_of<ProcessRecord>(payload, "a process record");
   if (!may_attach_) fail(ErrorCode::unsupported, "parameter attach is off");
   std::shared_ptr<Attachment> attachment = device_->attach(record, mesh_.pid(peer));
@@ -223,7 +225,7 @@ std::string Reach::attach_for(int peer, const std::string& payload) {
   return bytes_of(imports_->attachments.try_emplace(peer, std::move(attachment)).first->second->base());
 }
 
-Reach::Attached Reach::ask_to_attach(int peer) {
+PeerMapping::Attached PeerMapping::ask_to_attach(int peer) {
   Attached answer;
   try {
     if (!may_attach_) fail(ErrorCode::unsupported, "parameter attach is off");
@@ -246,13 +248,13 @@ Reach::Attached Reach::ask_to_attach(int peer) {
   return answer;
 }
 
-std::optional<std::uint64_t> Reach::Attached::name_of(std::uint64_t address) const {
+std::optional<std::uint64_t> PeerMapping::Attached::name_of(std::uint64_t address) const {
   // Tagged pointers and the upper half of larger address spaces do not fit beside a process's number.
-  if (refused || (address >> kForeignShift) != 0) return std::nullopt;
+  if (refused || (address >> kRemoteProcessShift) != 0) return std::nullopt;
   return base + address;
 }
 
-Reach::Attached Reach::attached(int peer) {
+PeerMapping::Attached PeerMapping::attached(int peer) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = attached_by_.find(peer);
@@ -263,33 +265,33 @@ Reach::Attached Reach::attached(int peer) {
   return attached_by_.emplace(peer, answer).first->second;
 }
 
-std::optional<std::uint64_t> Reach::attach(const void* address, int peer) {
+std::optional<std::uint64_t> PeerMapping::attach(const void* address, int peer) {
   const auto plain = reinterpret_cast<std::uint64_t>(address);
   if (peer == rank_) return plain;
   const Attached known = attached(peer);
   return known.relayed ? std::nullopt : known.name_of(plain);
 }
 
-std::optional<std::uint64_t> Reach::attach_for_good(const void* address, int peer) {
+std::optional<std::uint64_t> PeerMapping::attach_for_good(const void* address, int peer) {
   const auto plain = reinterpret_cast<std::uint64_t>(address);
   return peer == rank_ ? plain : attached(peer).name_of(plain);
 }
 
 // --- copies that the system refuses behind the start ---
 
-void Reach::stop_relaying() {
+void PeerMapping::stop_relaying() {
   const std::unique_lock lock(asker_->mutex);
-  asker_->reach = nullptr;
+  asker_->mapping = nullptr;
 }
 
 // In the thread that copies.
-int Reach::ask_to_relay(int peer, ForeignCopy what, int refusal) {
+int PeerMapping::ask_to_relay(int peer, CrossMemoryCopy what, int refusal) {
   const std::string why = concat("the system no longer lets rank ", rank_, " access the memory of rank ", peer,
                                  " (cross-memory attach: ", error_text(refusal), ")");
   log_once(LogLevel::warn, concat("reach.relay.", peer), why,
            ": rights went after the start, as setuid and PR_SET_DUMPABLE take them. Plain memory of that rank goes "
            "through bounce buffers from now on, at half the speed or less; drop rights before the world is made");
-  const bool writes = what.direction == ForeignCopy::Direction::write;
+  const bool writes = what.direction == CrossMemoryCopy::CopyDirection::write;
   try {
     while (what.bytes > 0) {
       const std::size_t now = std::min(what.bytes, kRelayBytes);
@@ -313,7 +315,7 @@ int Reach::ask_to_relay(int peer, ForeignCopy what, int refusal) {
 }
 
 // In the mesh's thread, for a peer to which this process gave its record.
-std::string Reach::relay_for(int peer, const std::string& payload) {
+std::string PeerMapping::relay_for(int peer, const std::string& payload) {
   wire::Unpacker body(payload);
   const std::string_view why = body.text();
   const bool writes = body.u8() != 0;
@@ -334,7 +336,7 @@ std::string Reach::relay_for(int peer, const std::string& payload) {
   return wire::Packer().u32(static_cast<std::uint32_t>(error)).text(error == 0 ? came : std::string()).body();
 }
 
-std::string Reach::attach_story() {
+std::string PeerMapping::attach_story() {
   const std::lock_guard lock(mutex_);
   std::string story;
   for (const auto& [peer, known] : attached_by_) {
@@ -347,13 +349,13 @@ std::string Reach::attach_story() {
   return story;
 }
 
-std::string Reach::why_not(const void* address, int peer) {
+std::string PeerMapping::why_not(const void* address, int peer) {
   const MemoryInfo info = device_->inspect(address);
   if (info.kind == MemoryKind::host) return "plain host memory";  // short: explain() has it in each row
   if (!info.exportable) return concat(name_of(info.kind), " memory is private: ", info.why_private);
   const std::lock_guard lock(mutex_);
-  const auto found = exposed_.find({peer, info.base});
-  return found == exposed_.end() ? "" : found->second.reason;
+  const auto found = exported_.find({peer, info.base});
+  return found == exported_.end() ? "" : found->second.reason;
 }
 
 }  // namespace onstream

@@ -1,5 +1,5 @@
-// Exchange: a receive and an ordered send of one rank side by side in one kernel, as a ring or a halo by messages needs
-// them. Neither waits for the other, so ranks that all exchange at once do not deadlock.
+// SendReceive: a receive and an ordered send of one rank side by side in one kernel, as a ring or a halo by messages
+// needs them. Neither waits for the other, so ranks that all exchange at once do not deadlock.
 //
 // ExchangeMany is the same for several of each, all of different lanes: a group of messages, in any order.
 //
@@ -15,9 +15,9 @@ namespace onstream::lane {
 
 // Some blocks of a grid as a grid of their own.
 template <class Group>
-class Part : public Group {
+class SubGrid : public Group {
  public:
-  ONSTREAM_BODY Part(const Group& whole, int first, int count) : Group(whole), first_(first), count_(count) {}
+  ONSTREAM_BODY SubGrid(const Group& whole, int first, int count) : Group(whole), first_(first), count_(count) {}
 
   ONSTREAM_BODY int block() const { return Group::block() - first_; }
   ONSTREAM_BODY int blocks() const { return count_; }
@@ -32,7 +32,7 @@ class Part : public Group {
   int count_;
 };
 
-struct Exchange {
+struct SendReceive {
   std::int32_t receive_blocks = 1;
   Receive receive;
   Send send;
@@ -40,9 +40,9 @@ struct Exchange {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (group.block() < receive_blocks) {
-      receive.either(Part<Group>(group, 0, receive_blocks));
+      receive.either(SubGrid<Group>(group, 0, receive_blocks));
     } else {
-      send.ordered(Part<Group>(group, receive_blocks, group.blocks() - receive_blocks));
+      send.ordered(SubGrid<Group>(group, receive_blocks, group.blocks() - receive_blocks));
     }
   }
 };
@@ -61,7 +61,7 @@ struct ExchangeMany {
     int part = 0;
     while (group.block() >= ends[part]) ++part;
     const int first = part == 0 ? 0 : ends[part - 1];
-    const Part<Group> mine(group, first, ends[part] - first);
+    const SubGrid<Group> mine(group, first, ends[part] - first);
     if (part < receives) return receive[part].either(mine);
     send[part - receives].ordered(mine);
   }

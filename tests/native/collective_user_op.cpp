@@ -5,7 +5,7 @@
 
 #include "check.hpp"
 #include "collective_cases.hpp"
-#include "collective_own_kernels.hpp"
+#include "collective_user_op_kernels.hpp"
 #include "onstream/plan.hpp"
 
 using namespace onstream;

@@ -1,4 +1,4 @@
-#include "onstream/message/tickets.hpp"
+#include "onstream/message/message_tickets.hpp"
 
 #include <algorithm>
 
@@ -22,12 +22,12 @@ struct InPinned {
 
 }  // namespace
 
-Tickets::Tickets(std::shared_ptr<Device> device, std::shared_ptr<OwnMemory> own_memory)
+MessageTickets::MessageTickets(std::shared_ptr<Device> device, std::shared_ptr<OwnMemory> own_memory)
     : device_(std::move(device)), own_memory_(std::move(own_memory)), enough_(kLeastLook) {
   grow();
 }
 
-void Tickets::grow() {
+void MessageTickets::grow() {
   auto in_device = own_memory_->take(kChunk * sizeof(InDevice));
   auto in_pinned = device_->allocate(kChunk * sizeof(InPinned), MemoryKind::pinned);
   for (std::size_t i = 0; i < kChunk; ++i) {
@@ -39,36 +39,36 @@ void Tickets::grow() {
   memory_.push_back(std::move(in_pinned));
 }
 
-Tickets::Slot Tickets::take() {
+MessageTickets::TicketSlot MessageTickets::take() {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) reclaim();
   if (free_.empty()) grow();
-  Slot slot = free_.back();
+  TicketSlot slot = free_.back();
   free_.pop_back();
   slot.ticket.use = (slot.ticket.use & ~lane::kOwed) + 1;
   HostGroup::store_relaxed(slot.ticket.received, 0);
   return slot;
 }
 
-void Tickets::open(const Slot& slot) {
+void MessageTickets::open(const TicketSlot& slot) {
   HostGroup::store_release(slot.ticket.status, static_cast<std::uint64_t>(Status::pending));
 }
 
-void Tickets::close(const Slot& slot) {
+void MessageTickets::close(const TicketSlot& slot) {
   HostGroup::store_release(slot.ticket.status, static_cast<std::uint64_t>(Status::aborted));
 }
 
-bool Tickets::settled(const Left& left) {
+bool MessageTickets::settled(const Left& left) {
   return HostGroup::load_acquire(left.slot.ticket.status) != static_cast<std::uint64_t>(Status::pending);
 }
 
-bool Tickets::free_again(const Left& left) {
+bool MessageTickets::free_again(const Left& left) {
   return settled(left) && (left.last_wait == nullptr || ended(*left.last_wait));
 }
 
-std::size_t Tickets::weight(const Left& left) { return left.sent_on ? 1 + left.held_bytes / kHeldEach : 0; }
+std::size_t MessageTickets::weight(const Left& left) { return left.sent_on ? 1 + left.held_bytes / kHeldEach : 0; }
 
-void Tickets::give_back(Left left) {
+void MessageTickets::give_back(Left left) {
   if (guard_.in_child()) return;
   const std::lock_guard lock(mutex_);
   if (free_again(left)) {
@@ -79,7 +79,7 @@ void Tickets::give_back(Left left) {
   }
 }
 
-void Tickets::reclaim() {
+void MessageTickets::reclaim() {
   const auto first_free =
       std::partition(busy_.begin(), busy_.end(), [](const Left& left) { return !free_again(left); });
   for (auto left = first_free; left != busy_.end(); ++left) free_.push_back(left->slot);
@@ -87,7 +87,7 @@ void Tickets::reclaim() {
 }
 
 // As much must come anew as was open the last time, so that each is looked for a few times at most.
-void Tickets::settle_unasked(const Look& look) {
+void MessageTickets::settle_unasked(const Look& look) {
   const std::lock_guard lock(mutex_);
   reclaim();
   std::vector<Left*> open;

@@ -1,6 +1,7 @@
-// The functors of collective_own.cpp: associative, most of them not commutative, on elements of many sizes.
+// The functors of collective_user_op.cpp: associative, most of them not commutative, on elements of many sizes.
 //
-// with<F>() and load<F>() make the library's calls: in the test itself, or, with CUDA, in collective_own_kernels.cu.
+// with<F>() and load<F>() make the library's calls: in the test itself, or, with CUDA, in
+// collective_user_op_kernels.cu.
 #pragma once
 
 #include <atomic>

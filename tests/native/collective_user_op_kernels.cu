@@ -1,5 +1,5 @@
-// The calls of collective_own.cpp's functors, with their kernels for both devices.
-#include "collective_own_kernels.hpp"
+// The calls of collective_user_op.cpp's functors, with their kernels for both devices.
+#include "collective_user_op_kernels.hpp"
 
 namespace onstream::test {
 

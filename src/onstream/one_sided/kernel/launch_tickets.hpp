@@ -1,4 +1,4 @@
-// Tickets: words of device memory by which the blocks of one launch find out which of them is the last to finish.
+// LaunchTickets: words of device memory by which the blocks of one launch find out which of them is the last to finish.
 //
 // A word is 0 before the launch and again behind it. Launches on one stream run one after the other and share a word;
 // one that a graph holds has its own, as branches of a graph may run side by side. Beside them lies the word by which
@@ -15,9 +15,9 @@
 
 namespace onstream::one_sided {
 
-class Tickets {
+class LaunchTickets {
  public:
-  explicit Tickets(Fabric& fabric);
+  explicit LaunchTickets(Fabric& fabric);
 
   // The word for a launch on the stream. If that is capturing, the graph keeps the word.
   std::uint64_t* of(Stream stream);
