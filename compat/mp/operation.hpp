@@ -9,6 +9,7 @@
 
 #include "device_words.hpp"
 #include "mp/calls.h"
+#include "onstream/one_sided.hpp"
 #include "onstream/world.hpp"
 
 namespace onstream::mp {

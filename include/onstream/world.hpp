@@ -114,7 +114,7 @@ class World {
   bool has_room(std::size_t bytes, int peer, int lane) const;
   std::size_t received(const std::shared_ptr<Request>& request) const;  // of the message; the irecv has ended
   bool captured(const std::shared_ptr<Request>& request) const;         // a graph holds it
-  std::string explain(const Outgoing& message) const;                   // the path of a send, and why
+  std::string explain(const Outgoing& message) const;                   // the path of a send on a stream, and why
 
   // --- one-sided ---
   // Every rank's memory, or a segment, to put to and get from; see one_sided.hpp. Collective for memory.

@@ -101,15 +101,17 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_ranks_with_different_rules_are_told(tmp_path: Path) -> None:
     for rank in range(2):
-        (tmp_path / f"rules{rank}").write_text(f"onstream paths 1\nplan host ll to_bytes={rank + 1}\n")
+        (tmp_path / str(rank)).mkdir()
+        (tmp_path / str(rank) / "rules").write_text(f"onstream paths 1\nplan host ll to_bytes={rank + 1}\n")
     program = """
         import os
         import onstream as ons
+        os.chdir(os.environ["ONSTREAM_RANK"])  # the file has one name on both ranks
         try:
-            ons.init(device="host", path_file=f"rules{os.environ['ONSTREAM_RANK']}")
+            ons.init(device="host", path_file="rules")
             print("started")
         except ons.InvalidArgumentError as error:
-            print("refused:", "rules=" in str(error) and "rank 1 has" in str(error))
+            print("refused:", "rules of path_file=" in str(error) and "rank 1 has" in str(error))
     """
     ended = run_job(tmp_path, 2, program)
     assert lines_of(ended) == ["refused: True"] * 2, ended

@@ -1,4 +1,4 @@
-// MessageEngine: the messages of a world, behind its calls. Each file has the methods of one task: message.cpp sets up
+// MessageEngine: the messages of a world, behind its calls. Each file has the methods of one task: engine.cpp sets up
 // and checks, on_stream.cpp enqueues, on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both
 // directions, waits.cpp completes requests, unreceived.cpp looks back at the end.
 //

@@ -35,13 +35,14 @@ Lanes::Lanes(Fabric& fabric)
                              static_cast<std::size_t>(fabric.parameters().spread_tag_bytes) / lane::kUnitBytes)),
       receives_(static_cast<std::size_t>(fabric.parameters().tag_receives)) {
   const Parameters& parameters = fabric.parameters();
-  const std::string mine =
-      concat("tags=", lanes_, " tag_bytes=", ring_units_ * lane::kUnitBytes, " spread_tags=", spread_lanes_,
-             " spread_tag_bytes=", spread_units_ * lane::kUnitBytes, " spread_min_bytes=", parameters.spread_min_bytes,
-             " spread_max_bytes=", parameters.spread_max_bytes, " tag_receives=", receives_,
-             " ll_max_bytes=", parameters.ll_max_bytes, " host_ll_max_bytes=", parameters.host_ll_max_bytes,
-             " copy_min_bytes=", parameters.copy_min_bytes, " path=", parameters.path,
-             " path_file=", parameters.path_file, " rules=", fabric.paths().digest());
+  const std::string mine = concat(
+      "tags=", lanes_, " tag_bytes=", ring_units_ * lane::kUnitBytes, " spread_tags=", spread_lanes_,
+      " spread_tag_bytes=", spread_units_ * lane::kUnitBytes, " spread_min_bytes=", parameters.spread_min_bytes,
+      " spread_max_bytes=", parameters.spread_max_bytes, " tag_receives=", receives_,
+      " ll_max_bytes=", parameters.ll_max_bytes, " host_ll_max_bytes=", parameters.host_ll_max_bytes,
+      " copy_min_bytes=", parameters.copy_min_bytes, " path=", parameters.path,
+      " attach_min_bytes=", parameters.attach_min_bytes, " message_copy_min_bytes=", parameters.message_copy_min_bytes,
+      " load_min_bytes=", parameters.load_min_bytes, " rules of path_file=", fabric.paths().digest());
   const std::vector<std::string> all = fabric.all_gather("the comparison of parameters", mine);
   for (std::size_t rank = 0; rank < size_; ++rank) {
     require(all[rank] == all[0], "tag parameters must be the same on every rank: rank 0 has ", all[0], ", rank ", rank,

@@ -143,18 +143,27 @@ path::Transfer Router::transfer_of(const SendRoute& route, const Outgoing& messa
   return transfer;
 }
 
+// As send() decides it for an ordered message.
 std::string Router::explain(const Outgoing& message) const {
   const auto& [source, bytes, peer, options] = message;
   check_size(bytes, options.tag, options.path);
-  const MemoryInfo info = look_at_buffer(*fabric_.device(), source, bytes);
+  const Path path = effective(options.path);
   SendRoute route;
-  route.copy_first = !info.kernel_access;
-  if (bytes > 0 && !route.copy_first) route.peer_source = reach(source, bytes, peer, info);
+  MemoryInfo info;
+  const bool looks = bytes > (on_host_ ? ll_max_ : 0) || (bytes > 0 && path != Path::automatic);
+  if (looks) info = look_at_buffer(*fabric_.device(), source, bytes);
+  route.copy_first = looks && !info.kernel_access;
+  if (looks && !route.copy_first) route.peer_source = reach(source, bytes, peer, info);
   path::Transfer transfer = transfer_of(route, message, info.kind, lane::Completion::ordered);
-  transfer.spread_tag = lanes_.spreads(options.tag);
-  transfer.wanted = effective(options.path);
-  transfer.wanted_by = options.path == Path::automatic ? "set by parameter path" : "set by the call";
-  if (!transfer.source.mapped && bytes > 0) transfer.source.why_not = fabric_.why_not(source, peer);
+  transfer.through_ring = bytes <= std::max(ll_max_, spread_max_);
+  transfer.spread_tag = lanes_.spreads(options.tag) && bytes <= spread_max_;
+  if (looks && !transfer.source.mapped) transfer.source.why_not = fabric_.why_not(source, peer);
+  // A source that the peer cannot reach is staged whatever was asked for, except that a load is refused.
+  const bool staged = looks && !transfer.source.mapped && (path == Path::store || path == Path::copy);
+  transfer.wanted = staged ? Path::stage : path == Path::copy && on_host_ ? Path::store : path;
+  transfer.wanted_by = staged ? concat("the receiver cannot reach the source: ", transfer.source.why_not)
+                       : options.path == Path::automatic ? "set by parameter path"
+                                                         : "set by the call";
   return concat("to rank ", peer, ", ", path::explain(fabric_.paths(), transfer));
 }
 

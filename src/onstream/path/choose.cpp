@@ -42,6 +42,16 @@ Choice choose_wanted(const Table& table, const Transfer& transfer) {
   return choice;
 }
 
+// The first rule that claims the size and can carry it.
+Choice choose_claimed(const Table& table, const Transfer& transfer) {
+  for (const Rule& rule : rules_for(table, transfer)) {
+    if (rule.by_request || !rule.claims(transfer.bytes) || unmet(rule, transfer) != 0) continue;
+    const bool bounded = rule.from_bytes > 0 || rule.to_bytes != kNoLimit;
+    return {rule.path, bounded ? Reason::size : Reason::left, &rule};
+  }
+  return {};
+}
+
 // A transfer to oneself is a local copy; only the copy engine is another way to make it.
 Choice choose_within_rank(const Table& table, Transfer transfer) {
   transfer.source.mapped = transfer.destination.mapped = true;
@@ -91,7 +101,9 @@ std::string why_left(const Table& table, const Transfer& transfer, const Choice&
 std::string why_impossible(const Table& table, const Transfer& transfer, const Choice& choice) {
   if (transfer.wanted == Path::automatic && !transfer.same_rank) return obstacles(table, transfer, nullptr);
   std::string problem = transfer.wanted == Path::net ? "this build has no network transport" : "it has no rule here";
-  if (choice.rule != nullptr) problem = text_of(unmet(*choice.rule, transfer), transfer);
+  Transfer tried = transfer;
+  if (transfer.same_rank) tried.source.mapped = tried.destination.mapped = true;
+  if (choice.rule != nullptr) problem = text_of(unmet(*choice.rule, tried), tried);
   if (transfer.same_rank) return problem;
   return concat("path ", onstream::name_of(transfer.wanted), " (", transfer.wanted_by, ") cannot work: ", problem);
 }
@@ -118,14 +130,11 @@ unsigned unmet(const Rule& rule, const Transfer& t) {
 Choice choose(const Table& table, const Transfer& transfer) {
   if (transfer.same_rank) return choose_within_rank(table, transfer);
   if (transfer.wanted != Path::automatic) return choose_wanted(table, transfer);
-  const std::span<const Rule> rules = rules_for(table, transfer);
-  for (const Rule& rule : rules) {
-    if (rule.by_request || !rule.claims(transfer.bytes) || unmet(rule, transfer) != 0) continue;
-    const bool bounded = rule.from_bytes > 0 || rule.to_bytes != kNoLimit;
-    return {rule.path, bounded ? Reason::size : Reason::left, &rule};
-  }
-  for (const Rule& rule : rules) {  // none that claims the size can: one that would leave it to others
-    if (!rule.by_request && unmet(rule, transfer) == 0) return {rule.path, Reason::left, &rule};
+  if (const Choice claimed = choose_claimed(table, transfer); claimed.path != Path::automatic) return claimed;
+  // No rule that claims the size can carry it: one that would leave so few bytes to others.
+  for (const Rule& rule : rules_for(table, transfer)) {
+    const bool small_enough = transfer.bytes <= rule.to_bytes;
+    if (!rule.by_request && small_enough && unmet(rule, transfer) == 0) return {rule.path, Reason::left, &rule};
   }
   return {};
 }
@@ -133,7 +142,7 @@ Choice choose(const Table& table, const Transfer& transfer) {
 bool needs_mapping(const Table& table, const Transfer& transfer) {
   if (transfer.same_rank || transfer.wanted == Path::ll || transfer.wanted == Path::stage) return false;
   if (transfer.wanted != Path::automatic) return true;
-  return choose(table, transfer).path != Path::ll;
+  return choose_claimed(table, transfer).path != Path::ll;
 }
 
 std::string why(const Table& table, const Transfer& transfer, const Choice& choice) {

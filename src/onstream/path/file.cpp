@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "onstream/base/error.hpp"
 #include "onstream/path/table.hpp"
@@ -38,7 +39,21 @@ std::optional<double> fraction_in(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && value >= 0 && value < 1e18 ? std::optional(value) : std::nullopt;
+  return whole && !std::signbit(value) && value < 1e18 ? std::optional(value) : std::nullopt;
+}
+
+// The shortest text that reads back as the same number.
+std::string exact(double value) {
+  std::array<char, 32> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+}
+
+// What stands before a rule that a file cannot change, so that a file has it as a comment.
+const char* comment_of(const Rule& rule) {
+  if (rule.operation == Operation::collective) return "";
+  if (rule.by_request) return "# by request: ";
+  if ((rule.needs & kSpreadTag) != 0) return "# spread tags: ";
+  return (rule.needs & kCrossMemory) != 0 ? "# attach_min_bytes: " : "";
 }
 
 class RulesReader {
@@ -73,6 +88,22 @@ class RulesReader {
     Rule& rule = rule_of(words);
     for (std::size_t i = 3; i < words.size(); ++i) set(rule, words[i]);
     check(rule.from_bytes <= rule.to_bytes, "from_bytes is larger than to_bytes");
+    const bool collective = rule.operation == Operation::collective;
+    check(!collective || rule.cost.measured(), "bytes_per_us of a collective is more than 0");
+    check(collective || is_read(rule), concat("this rule takes no such bound: ", bounds_of(rule)));
+  }
+
+  // Whether the library looks at the rule's bounds: a message up to some size goes through the ring, whatever its
+  // least.
+  static bool is_read(const Rule& rule) {
+    const bool through_ring = rule.path == Path::ll && rule.operation != Operation::plan;
+    if (through_ring) return rule.from_bytes == 0;
+    if (rule.operation != Operation::put) return true;
+    return rule.to_bytes == kNoLimit && (rule.path == Path::copy || rule.from_bytes == 0);
+  }
+  static const char* bounds_of(const Rule& rule) {
+    if (rule.operation != Operation::put) return "its lower one is 0";
+    return rule.path == Path::copy ? "it has no upper one" : "the rule for copy has the one of puts";
   }
 
   // The last rule so named: for a transfer the one to be changed, for a collective the new one.
@@ -83,7 +114,8 @@ class RulesReader {
     for (auto rule = rules_.begin(); rule != rules_.end(); ++rule) {
       if (words[1] != name_of(rule->link) || words[2] != rule->way()) continue;
       const bool spread = (rule->needs & kSpreadTag) != 0;
-      if (transfer && words[0] == name_of(rule->operation) && !rule->by_request && !spread) return *rule;
+      const bool can_change = !rule->by_request && !spread && (rule->needs & kCrossMemory) == 0;
+      if (transfer && words[0] == name_of(rule->operation) && can_change) return *rule;
       if (!transfer && rule->operation == Operation::collective) return specialised(*rule, words[0]);
     }
     check(false, concat("there is no rule ", words[0], ' ', words[1], ' ', words[2]));
@@ -97,7 +129,8 @@ class RulesReader {
 
   OpKind kind_of(std::string_view word) const {
     if (word == name_of(Operation::collective)) return OpKind::none;
-    for (auto number = std::uint32_t{0}; number <= static_cast<std::uint32_t>(OpKind::exclusive_scan); ++number) {
+    for (auto number = std::uint32_t{0}; number <= static_cast<std::uint32_t>(OpKind::neighbour_all_to_all_v);
+         ++number) {
       const auto kind = static_cast<OpKind>(number);
       if (is_collective(kind) && word == onstream::name_of(kind)) return kind;
     }
@@ -136,20 +169,20 @@ void apply(std::string_view text, std::string_view name, std::vector<Rule>& rule
 }
 
 std::string text_of(std::span<const Rule> rules) {
-  constexpr int kDigits = 6;
-  const Cost none;
+  const std::vector<Rule> built_in = built_in_rules(Parameters());
   std::string text(kHeader);
-  for (const Rule& rule : rules) {
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const Rule& rule = rules[i];
     const char* const kind = rule.kind == OpKind::none ? name_of(rule.operation) : onstream::name_of(rule.kind);
-    const bool spread = (rule.needs & kSpreadTag) != 0;
-    // Rules that the file cannot change stand there as comments.
-    text += concat("\n", rule.by_request && rule.operation != Operation::collective ? "# by request: " : "",
-                   spread ? "# spread tags: " : "", kind, ' ', name_of(rule.link), ' ', rule.way());
-    if (rule.from_bytes > 0) text += concat(" from_bytes=", rule.from_bytes);
-    if (rule.to_bytes != kNoLimit) text += concat(" to_bytes=", rule.to_bytes);
+    text += concat('\n', comment_of(rule), kind, ' ', name_of(rule.link), ' ', rule.way());
+    const bool added = i >= built_in.size();
+    const Rule& before = added ? rule : built_in[i];
+    if (added || rule.from_bytes > 0 || before.from_bytes > 0) text += concat(" from_bytes=", rule.from_bytes);
+    if (added || rule.to_bytes != kNoLimit || before.to_bytes != kNoLimit) text += concat(" to_bytes=", rule.to_bytes);
     for (const Field& field : kFields) {
       const double value = rule.cost.*(field.value);
-      if (value != none.*(field.value)) text += concat(' ', field.name, '=', general(value, kDigits));
+      const bool told = value != Cost().*(field.value) || value != before.cost.*(field.value);
+      if (added || told) text += concat(' ', field.name, '=', exact(value));
     }
   }
   return text + "\n";

@@ -49,8 +49,7 @@ void require_same_parameters(Fabric& fabric) {
       " collective_block_bytes=", parameters.collective_block_bytes, " collective_group=", parameters.collective_group,
       " collective_halves_bytes=", parameters.collective_halves_bytes,
       " collective_chain_bytes=", parameters.collective_chain_bytes,
-      " collective_engine=", parameters.collective_engine, " path_file=", parameters.path_file,
-      " rules=", fabric.paths().digest());
+      " collective_engine=", parameters.collective_engine, " rules of path_file=", fabric.paths().digest());
   fabric.require_same("the parameters of collectives are the same on every rank, but", "has", mine);
 }
 

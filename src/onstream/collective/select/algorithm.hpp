@@ -21,11 +21,11 @@ struct AlgorithmRow {
   const char* own_order = "";        // the order in which it adds, where that is not the ranks' own
 };
 
-// Whether a broadcast of so many bytes by direct goes from rank to rank (simple_move.hpp); chain_bytes is
+// Whether a broadcast of so many bytes by simple goes from rank to rank (simple_move.hpp); chain_bytes is
 // collective_chain_bytes.
 bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint64_t chain_bytes);
 
-// Whether a call by direct asks the copy engine, on a machine's rank, where everybody can address all buffers
+// Whether a call by simple asks the copy engine, on a machine's rank, where everybody can address all buffers
 // (simple_move.hpp, engine_sums.hpp).
 bool asks_engine(const CollectiveCall& call, const MachineTraits& machine);
 

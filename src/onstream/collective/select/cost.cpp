@@ -142,7 +142,11 @@ std::size_t most_by_lines(const MachineTraits& machine, OpKind kind, int edges) 
   const Cost& lines = machine.paths->cost(kind, link, Algorithm::ll, 0);
   const Cost& simple = machine.paths->cost(kind, link, Algorithm::simple, 0);
   const double ahead_us = simple.base_us + simple.peer_us * edges - lines.base_us - lines.round_us;
-  return static_cast<std::size_t>(ahead_us / (1 / lines.bytes_per_us - 1 / simple.bytes_per_us) / edges);
+  const double longer = 1 / lines.bytes_per_us - 1 / simple.bytes_per_us;  // of a byte by lines
+  constexpr double kAll = 1e15;
+  if (ahead_us <= 0) return 0;
+  if (longer * kAll <= ahead_us / edges) return static_cast<std::size_t>(kAll);
+  return static_cast<std::size_t>(ahead_us / longer / edges);
 }
 
 }  // namespace onstream::collective
