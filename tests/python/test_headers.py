@@ -26,14 +26,14 @@ COMPILERS = {"clang": "clang++-14", "default": os.environ.get("CXX", "g++").spli
 
 def internal_headers(*public: str) -> set[str]:
     """The internal headers that these public ones need, found as cmake/headers.cmake finds them."""
-    todo, seen = [f"onstream/{name}" for name in public], set()
-    while todo:
-        name = todo.pop()
+    unread, seen = [f"onstream/{name}" for name in public], set()
+    while unread:
+        name = unread.pop()
         if name in seen:
             continue
         seen.add(name)
         text = ((INCLUDE if is_public(name) else SOURCES) / name).read_text()
-        todo += [include for include in includes_of(text) if include.startswith("onstream/")]
+        unread += [include for include in includes_of(text) if include.startswith("onstream/")]
     return {name for name in seen if not is_public(name)}
 
 

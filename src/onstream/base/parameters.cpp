@@ -116,11 +116,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 
 std::string to_text(const std::string& value) { return value; }
 std::string to_text(std::int64_t value) { return concat(value); }
-std::string to_text(double value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), end.ptr};
-}
+std::string to_text(double value) { return shortest(value); }
 
 bool read(std::string_view text, std::string& value) {
   value = text;
@@ -128,8 +124,9 @@ bool read(std::string_view text, std::string& value) {
 }
 
 bool read(std::string_view text, double& value) {
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
-  return end.ec == std::errc() && end.ptr == text.data() + text.size() && std::isfinite(value);
+  const auto number = number_in<double>(text);
+  if (number) value = *number;
+  return number && std::isfinite(*number);
 }
 
 // A whole number, which KiB, MiB or GiB may follow.

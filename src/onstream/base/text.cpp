@@ -51,6 +51,11 @@ void append(std::string& text, const void* value) {
 
 std::string general(double value, int digits) { return printed(value, std::chars_format::general, digits); }
 
+std::string shortest(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
 std::string scientific(double value, int digits) { return printed(value, std::chars_format::scientific, digits); }
 
 bool is_utf8(std::string_view bytes) {

@@ -52,6 +52,8 @@ std::string listed(const Values& values) {
 // As %.{digits}g and %.{digits}e.
 std::string general(double value, int digits);
 std::string scientific(double value, int digits);
+// The fewest digits that number_in() reads back as the same number.
+std::string shortest(double value);
 
 // Whether these bytes are text in UTF-8.
 bool is_utf8(std::string_view bytes);
@@ -64,7 +66,8 @@ std::vector<std::string_view> words_of(std::string_view text);
 std::vector<std::string_view> lines_of(std::string_view text);
 
 // The whole text as a decimal number; nothing where it is none, or does not fit.
-template <std::integral Number>
+template <class Number>
+  requires std::integral<Number> || std::floating_point<Number>
 std::optional<Number> number_in(std::string_view text) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

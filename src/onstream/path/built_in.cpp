@@ -50,6 +50,11 @@ class Builder {
     rule.to_parameter = cuda ? "ll_max_bytes" : "host_ll_max_bytes";
   }
 
+  static void from(Rule& rule, std::int64_t bytes, const char* parameter) {
+    rule.from_bytes = bytes_in(bytes);
+    rule.from_parameter = parameter;
+  }
+
   void messages_of_gpus() {
     Rule& spread = add(Operation::message, Link::cuda, Path::ll, kSpreadTag | kThroughRing, {1.95, 98e3});
     spread.from_bytes = bytes_in(parameters_.spread_min_bytes) + 1;
@@ -57,12 +62,10 @@ class Builder {
     spread.to_bytes = bytes_in(parameters_.spread_max_bytes);
     spread.to_parameter = "spread_max_bytes";
     ll(Operation::message, Link::cuda, kThroughRing, kLl);
-    Rule& copy = add(Operation::message, Link::cuda, Path::copy, kSourceMapped | kSourceInGpuMemory, kCopy);
-    copy.from_bytes = bytes_in(parameters_.message_copy_min_bytes);
-    copy.from_parameter = "message_copy_min_bytes";
-    Rule& load = add(Operation::message, Link::cuda, Path::load, kSourceMapped | kSourceInGpuMemory, kLoad);
-    load.from_bytes = bytes_in(parameters_.load_min_bytes);
-    load.from_parameter = "load_min_bytes";
+    from(add(Operation::message, Link::cuda, Path::copy, kSourceMapped | kSourceInGpuMemory, kCopy),
+         parameters_.message_copy_min_bytes, "message_copy_min_bytes");
+    from(add(Operation::message, Link::cuda, Path::load, kSourceMapped | kSourceInGpuMemory, kLoad),
+         parameters_.load_min_bytes, "load_min_bytes");
     add(Operation::message, Link::cuda, Path::store, kSourceMapped, kStore);
     add(Operation::message, Link::cuda, Path::stage, kNothing, kStage);
     on_request(Operation::message, Link::cuda, Path::copy, kNothing, kCopy);
@@ -94,9 +97,8 @@ class Builder {
     const bool cuda = link == Link::cuda;
     ll(Operation::plan, link, kSourceAccess | kDestinationAccess | kFitsLl, cuda ? kLl : Cost{});
     if (cuda) {
-      Rule& copy = add(Operation::plan, link, Path::copy, kSourceAccess | kDestinationMapped | kFewPieces, kCopy);
-      copy.from_bytes = bytes_in(parameters_.copy_min_bytes);
-      copy.from_parameter = "copy_min_bytes";
+      from(add(Operation::plan, link, Path::copy, kSourceAccess | kDestinationMapped | kFewPieces, kCopy),
+           parameters_.copy_min_bytes, "copy_min_bytes");
     }
     add(Operation::plan, link, Path::store, kSourceAccess | kDestinationMapped, cuda ? kStore : Cost{});
     add(Operation::plan, link, Path::load, kDestinationAccess | kSourceMapped, cuda ? kLoad : Cost{});
@@ -107,9 +109,7 @@ class Builder {
   }
 
   void puts() {
-    Rule& copy = add(Operation::put, Link::cuda, Path::copy, kNothing);
-    copy.from_bytes = bytes_in(parameters_.copy_min_bytes);
-    copy.from_parameter = "copy_min_bytes";
+    from(add(Operation::put, Link::cuda, Path::copy, kNothing), parameters_.copy_min_bytes, "copy_min_bytes");
     add(Operation::put, Link::cuda, Path::store, kSourceAccess);
     add(Operation::put, Link::host, Path::store, kNothing);
   }

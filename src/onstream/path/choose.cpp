@@ -54,7 +54,6 @@ Choice choose_claimed(const Table& table, const Transfer& transfer) {
 
 // A transfer to oneself is a local copy; only the copy engine is another way to make it.
 Choice choose_within_rank(const Table& table, Transfer transfer) {
-  transfer.source.mapped = transfer.destination.mapped = true;
   const bool by_engine = transfer.wanted == Path::copy || transfer.wanted == Path::memop;
   const bool touchable = transfer.source.kernel_access && transfer.destination.kernel_access;
   if (!by_engine && touchable) return {Path::store, Reason::own_rank, nullptr};
@@ -101,9 +100,7 @@ std::string why_left(const Table& table, const Transfer& transfer, const Choice&
 std::string why_impossible(const Table& table, const Transfer& transfer, const Choice& choice) {
   if (transfer.wanted == Path::automatic && !transfer.same_rank) return obstacles(table, transfer, nullptr);
   std::string problem = transfer.wanted == Path::net ? "this build has no network transport" : "it has no rule here";
-  Transfer tried = transfer;
-  if (transfer.same_rank) tried.source.mapped = tried.destination.mapped = true;
-  if (choice.rule != nullptr) problem = text_of(unmet(*choice.rule, tried), tried);
+  if (choice.rule != nullptr) problem = text_of(unmet(*choice.rule, transfer), transfer);
   if (transfer.same_rank) return problem;
   return concat("path ", onstream::name_of(transfer.wanted), " (", transfer.wanted_by, ") cannot work: ", problem);
 }
@@ -115,8 +112,8 @@ unsigned unmet(const Rule& rule, const Transfer& t) {
   const bool touchable = t.source.kernel_access && t.destination.kernel_access;
   if (has(needs, kSourceAccess) && !t.source.kernel_access) return kSourceAccess;
   if (has(needs, kDestinationAccess) && !t.destination.kernel_access) return kDestinationAccess;
-  if (has(needs, kDestinationMapped) && !t.destination.mapped) return kDestinationMapped;
-  if (has(needs, kSourceMapped) && !t.source.mapped) return kSourceMapped;
+  if (has(needs, kDestinationMapped) && !t.destination.mapped && !t.same_rank) return kDestinationMapped;
+  if (has(needs, kSourceMapped) && !t.source.mapped && !t.same_rank) return kSourceMapped;
   if (has(needs, kFewPieces) && t.pieces == 0) return kFewPieces;
   if (has(needs, kOneSideCopies) && !touchable && t.pieces == 0) return kOneSideCopies;
   if (has(needs, kFitsLl) && t.bytes > kLargestLl) return kFitsLl;

@@ -8,7 +8,6 @@
 // A line about a transfer changes that rule; one about a collective adds a rule, which comes before those above it.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include "onstream/base/error.hpp"
@@ -35,20 +34,7 @@ constexpr std::array<Field, 10> kFields{{{"base_us", &Cost::base_us},
                                          {"broadcast_weight", &Cost::broadcast_weight},
                                          {"one_shot_bytes", &Cost::one_shot_bytes}}};
 
-std::optional<double> fraction_in(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && !std::signbit(value) && value < 1e18 ? std::optional(value) : std::nullopt;
-}
-
-// The shortest text that reads back as the same number.
-std::string exact(double value) {
-  std::array<char, 32> digits{};
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
-}
-
-// What stands before a rule that a file cannot change, so that a file has it as a comment.
+// The start of the comment as which a file has a rule that it cannot change; empty for those that it can.
 const char* comment_of(const Rule& rule) {
   if (rule.operation == Operation::collective) return "";
   if (rule.by_request) return "# by request: ";
@@ -113,8 +99,7 @@ class RulesReader {
     });
     for (auto rule = rules_.begin(); rule != rules_.end(); ++rule) {
       if (words[1] != name_of(rule->link) || words[2] != rule->way()) continue;
-      const bool spread = (rule->needs & kSpreadTag) != 0;
-      const bool can_change = !rule->by_request && !spread && (rule->needs & kCrossMemory) == 0;
+      const bool can_change = *comment_of(*rule) == 0;
       if (transfer && words[0] == name_of(rule->operation) && can_change) return *rule;
       if (!transfer && rule->operation == Operation::collective) return specialised(*rule, words[0]);
     }
@@ -152,8 +137,10 @@ class RulesReader {
     }
     const auto field = std::ranges::find(kFields, name, &Field::name);
     check(field != kFields.end(), concat("there is no value '", name, "' of a rule"));
-    const auto number = fraction_in(value);
-    check(number.has_value(), concat("'", word, "': a number from 0 up is expected"));
+    constexpr double kMost = 1e18;
+    const auto number = number_in<double>(value);
+    const bool fits = number && !std::signbit(*number) && *number < kMost;  // NaN is not less
+    check(fits, concat("'", word, "': a number from 0 up is expected"));
     rule.cost.*(field->value) = *number;
   }
 
@@ -182,7 +169,7 @@ std::string text_of(std::span<const Rule> rules) {
     for (const Field& field : kFields) {
       const double value = rule.cost.*(field.value);
       const bool told = value != Cost().*(field.value) || value != before.cost.*(field.value);
-      if (added || told) text += concat(' ', field.name, '=', exact(value));
+      if (added || told) text += concat(' ', field.name, '=', shortest(value));
     }
   }
   return text + "\n";

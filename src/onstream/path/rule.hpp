@@ -47,7 +47,7 @@ enum Needs : unsigned {
 };
 
 // A predicted time in microseconds. A transfer takes base_us + bytes / bytes_per_us. A collective adds the other terms
-// as often as its algorithm has them (collective/select/algorithm.cpp).
+// as often as its algorithm has them (collective/select/cost.cpp).
 struct Cost {
   double base_us = 0;           // at rest
   double bytes_per_us = 0;      // out of one rank; 0: nobody has measured this rule

@@ -1,4 +1,4 @@
-// Machine: the properties, apart from the call, on which the choice of an algorithm depends.
+// MachineTraits: the properties, apart from the call, on which the choice of an algorithm depends.
 #pragma once
 
 #include <cstddef>
