@@ -56,8 +56,11 @@ void require_teams_agree(Fabric& fabric, std::span<const int> ranks, int channel
 Collective::Collective(std::shared_ptr<Fabric> fabric) {
   for (const Kernel* kernel : collective::all_kernels()) fabric->device()->load(*kernel);
   const int size = fabric->size();
-  implementation_ =
-      std::make_shared<Implementation>(std::move(fabric), std::make_shared<collective::BlockBudget>(), all_ranks(size));
+  const auto channels = static_cast<int>(fabric->parameters().collective_channels);
+  std::shared_ptr<collective::NetworkLanes> lanes;
+  if (fabric->network() != nullptr) lanes = std::make_shared<collective::NetworkLanes>(*fabric);
+  implementation_ = std::make_shared<Implementation>(std::move(fabric), std::make_shared<collective::BlockBudget>(),
+                                                     all_ranks(size), std::move(lanes), channels);
 }
 Collective::Collective(std::shared_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 Collective::~Collective() = default;
@@ -84,7 +87,8 @@ std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int ch
   const std::shared_ptr<Fabric>& fabric = implementation_->fabric();
   require_teams_agree(*fabric, ranks, channels);
   auto implementation =
-      std::make_shared<Implementation>(fabric, implementation_->budget(), std::vector<int>(ranks.begin(), ranks.end()));
+      std::make_shared<Implementation>(fabric, implementation_->budget(), std::vector<int>(ranks.begin(), ranks.end()),
+                                       implementation_->lanes(), channels);
   implementation->make_channels(channels);
   return std::shared_ptr<Collective>(new Collective(std::move(implementation)));
 }

@@ -25,6 +25,7 @@
 #include "onstream/collective/compile/user_reduction.hpp"
 #include "onstream/collective/enqueue/runner.hpp"
 #include "onstream/collective/kernel/user_kernels.hpp"
+#include "onstream/collective/network/network_collectives.hpp"
 #include "onstream/collective/select/algorithm.hpp"
 #include "onstream/collective/select/select.hpp"
 
@@ -32,8 +33,9 @@ namespace onstream {
 
 class Collective::Implementation {
  public:
+  // `lanes`: where the world spans hosts. Then it is collective over the world.
   Implementation(std::shared_ptr<Fabric> fabric, std::shared_ptr<collective::BlockBudget> budget,
-                 std::vector<int> ranks)
+                 std::vector<int> ranks, std::shared_ptr<collective::NetworkLanes> lanes, int channels)
       : fabric_(std::move(fabric)),
         budget_(std::move(budget)),
         ranks_(std::move(ranks)),
@@ -41,7 +43,12 @@ class Collective::Implementation {
         checks_(fabric_->parameters().collective_check == "on"),
         channels_(fabric_, budget_, ranks_),
         compiler_(fabric_, channels_, ranks_, rank_),
-        runner_(fabric_) {}
+        runner_(fabric_),
+        lanes_(std::move(lanes)) {
+    if (lanes_ == nullptr) return;
+    auto network = std::make_unique<collective::NetworkCollectives>(fabric_, lanes_, ranks_, rank_, channels);
+    if (collective::NetworkCollectives::spans_hosts(*fabric_, ranks_)) network_ = std::move(network);
+  }
   ~Implementation() {
     for (std::unique_ptr<collective::Channel>& channel : channels_.take_all()) {
       runner_.let_go(std::shared_ptr<collective::Channel>(std::move(channel)));
@@ -55,16 +62,21 @@ class Collective::Implementation {
   const std::vector<int>& ranks() const { return ranks_; }
   const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
   const std::shared_ptr<collective::BlockBudget>& budget() const { return budget_; }  // of all channels of the world
+  const std::shared_ptr<collective::NetworkLanes>& lanes() const { return lanes_; }    // of a world of several hosts
+  bool spans_hosts() const { return network_ != nullptr; }
   std::size_t device_bytes() const { return compiler_.scratch_bytes() + channels_.device_bytes(); }
 
   // Collective over the world.
-  void make_channels(int count) { channels_.make_all(count); }
+  void make_channels(int count) {
+    if (network_ == nullptr) return channels_.make_all(count);
+    channels_.meet(count);
+  }
 
   void run(const CollectiveCall& call, Stream stream) {
     if (const CachedCall again = find_again(call)) {
       runner_.enqueue_next(*again.order, stream, *again.work);
     } else if (const Ready ready = work_of(call)) {
-      runner_.enqueue(ready.channel->order, stream, *ready.work);
+      runner_.enqueue(*ready.order, stream, *ready.work);
     }
   }
 
@@ -72,7 +84,7 @@ class Collective::Implementation {
     if (CachedCall again = find_again(call)) {
       runner_.run_next(*again.order, std::move(again.held), *again.work);
     } else if (const Ready ready = work_of(call)) {
-      runner_.run_and_wait(ready.channel->order, *ready.work);
+      runner_.run_and_wait(*ready.order, *ready.work);
     }
   }
 
@@ -83,6 +95,10 @@ class Collective::Implementation {
   }
 
   std::string explain(const CollectiveCall& call) const {
+    if (network_ != nullptr) {
+      check_alone(call);
+      return network_->explain(call);
+    }
     if (call.combine) {
       collective::UserReduction::check(call, fabric_->device()->kind());
       return "a reduction of your own behind " + explain(collective::UserReduction::move_of(call));
@@ -128,6 +144,7 @@ class Collective::Implementation {
 
   void check_meaning(const CollectiveCall& call) const {
     collective::check_meaning(call, place());
+    if (network_ != nullptr) collective::NetworkCollectives::check(call);
     if (call.user_kernels != nullptr) load(*call.user_kernels);
   }
 
@@ -151,6 +168,11 @@ class Collective::Implementation {
   // Compares the call with those of the other ranks, in the checking mode.
   void compare(const CollectiveCall& call) {
     if (!checks_) return;
+    if (network_ != nullptr) {
+      return network_->checking(call.channel).check(call, [this](const CollectiveCall& one) {
+        runner_.run_and_wait(network_->order(one.channel), network_->compile(one));
+      });
+    }
     channels_.of(call).checking->check(call, [this](const CollectiveCall& one) {
       collective::Channel& channel = channels_.of(one);
       runner_.run_and_wait(channel.order, compile_next(channel, one));
@@ -168,6 +190,7 @@ class Collective::Implementation {
   }
   // A user reduction by a function has the algorithm of the move of its inputs.
   CollectiveCall selected(const CollectiveCall& call) const {
+    if (network_ != nullptr) return call;
     return compiler_.selected(call.combine ? collective::UserReduction::move_of(call) : call);
   }
 
@@ -202,7 +225,7 @@ class Collective::Implementation {
   }
 
   struct Ready {
-    collective::Channel* channel = nullptr;
+    collective::Order* order = nullptr;
     std::shared_ptr<const collective::CompiledCall> work;  // null: there is nothing to do
 
     explicit operator bool() const { return work != nullptr; }
@@ -211,13 +234,26 @@ class Collective::Implementation {
     const collective::Buffers buffers = check(call);
     compare(call);
     if (has_nothing_to_do(call)) return {};
+    if (network_ != nullptr) {
+      channels_.check_number(call.channel);
+      return {&network_->order(call.channel), std::make_shared<const collective::CompiledCall>(network_->compile(call))};
+    }
     collective::Channel& channel = channels_.of(call);
     auto work = std::make_shared<const collective::CompiledCall>(compile_next(channel, call));
     if (!checks_) {
       const std::lock_guard lock(channel.order.mutex);
       channel.recent.keep(call, buffers, work);
     }
-    return {&channel, std::move(work)};
+    return {&channel.order, std::move(work)};
+  }
+
+  // For plans of ranks of several hosts.
+  std::pair<collective::Order*, collective::CompiledCall> network_work(const CollectiveCall& call) {
+    if (has_nothing_to_do(call)) return {&network_->order(call.channel), {}};
+    return {&network_->order(call.channel), network_->compile(call)};
+  }
+  std::uint64_t number_of_team() const {
+    return network_ != nullptr ? network_->number() : channels_.number_of_first();
   }
 
   std::shared_ptr<Fabric> fabric_;
@@ -230,6 +266,8 @@ class Collective::Implementation {
   collective::Channels channels_;
   collective::Compiler compiler_;
   collective::Runner runner_;
+  std::shared_ptr<collective::NetworkLanes> lanes_;
+  std::unique_ptr<collective::NetworkCollectives> network_;  // of ranks of several hosts
 };
 
 }  // namespace onstream

@@ -38,7 +38,7 @@ class Collective::PlannedCollective final : public plan::PlannedCall {
     asked.algorithm = algorithm();
     plan::StatedCall stated;
     stated.words = concat(collective::words_of(asked), ", channel ", call_.channel);
-    if (home_->channels_.is_team()) stated.team = home_->channels_.number_of_first();
+    if (home_->channels_.is_team()) stated.team = home_->number_of_team();
     stated.ranks.assign(home_->ranks().begin(), home_->ranks().end());
     if (call_.kind != OpKind::all_to_all_v) return stated;
     for (int peer = 0; peer < home_->size(); ++peer) {
@@ -58,6 +58,7 @@ class Collective::PlannedCollective final : public plan::PlannedCall {
   }
 
   void open() const override {
+    if (home_->spans_hosts()) return;
     Channel& channel = home_->channels_.of(call_);
     const Algorithm taken = algorithm();
     if (taken != Algorithm::copy && taken != Algorithm::hierarchical) return;
@@ -66,6 +67,11 @@ class Collective::PlannedCollective final : public plan::PlannedCall {
   }
 
   plan::PreparedCall prepare() const override {
+    if (home_->spans_hosts()) {
+      auto [order, work] = home_->network_work(call_);
+      PlanOp row = row_of(work);
+      return home_->runner_.for_plan(home_, *order, std::move(work), std::move(row));
+    }
     Channel& channel = home_->channels_.of(call_);
     collective::CompiledCall work = home_->compile_next(channel, call_);
     channel.budget().keep(work.blocks());
@@ -84,9 +90,10 @@ class Collective::PlannedCollective final : public plan::PlannedCall {
     const bool is_v = call_.kind == OpKind::all_to_all_v;
     row.op.layout = Layout::contiguous(is_v ? call_.input_bytes(home_->rank(), home_->size()) : counted);
     if (home_->channels_.is_team()) row.op.note = "of ranks" + listed(home_->ranks());
-    row.path = path_of(algorithm());
+    row.path = home_->spans_hosts() ? Path::net : path_of(algorithm());
     const bool asked = home_->as_asked(move()).algorithm != Algorithm::automatic;
-    row.why = work.empty() ? "there is nothing to do"
+    row.why = work.empty()            ? "there is nothing to do"
+              : home_->spans_hosts() ? "ranks of several hosts"
                            : concat(name_of(algorithm()), asked ? ", as asked for" : ", the least predicted cost",
                                     call_.combine ? "; then a reduction of your own" : "");
     return row;

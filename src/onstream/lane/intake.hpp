@@ -5,6 +5,7 @@
 #include "onstream/lane/crew.hpp"
 #include "onstream/lane/host/late.hpp"
 #include "onstream/lane/host/packed.hpp"
+#include "onstream/lane/host/remote_lane.hpp"
 #include "onstream/lane/host/shared_copy_receiver.hpp"
 #include "onstream/lane/ring.hpp"
 
@@ -109,8 +110,26 @@ class RingReader {
   ONSTREAM_BODY Status take_pull(const Group& group, const Target& target, std::uint64_t bytes, std::uint64_t source) {
     head_ += 1;
     const bool fits = bytes <= target.capacity;
+    if constexpr (Group::kCrossMemory) {
+      if (lane_.remote != nullptr) return take_remote(group, target, bytes, source);
+    }
     const Status status = fits ? fetcher_.fetch(group, target.destination, reinterpret_cast<const void*>(source), bytes)
                                : Status::truncated;
+    if (!loses_lane(status)) acknowledge(group, target, status);
+    return status;
+  }
+
+  // A large message of another host: the network brings it.
+  template <class Group>
+  ONSTREAM_BODY Status take_remote(const Group& group, const Target& target, std::uint64_t bytes,
+                                   std::uint64_t payload) {
+    sender_hears_ = !lane_.remote->is_here(payload);
+    Status status = Status::truncated;
+    if (bytes <= target.capacity) {
+      status = lane_.remote->fetch(wait_, target.destination, payload, bytes);
+    } else {
+      lane_.remote->refuse(payload);
+    }
     if (!loses_lane(status)) acknowledge(group, target, status);
     return status;
   }

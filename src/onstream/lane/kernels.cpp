@@ -10,6 +10,24 @@ namespace onstream::lane {
 
 namespace {
 
+template <class Op>
+const LaneView& lane_of(const Op& op) {
+  if constexpr (requires { op.common; }) {
+    return op.common.lane;
+  } else {
+    return op.lane;
+  }
+}
+
+// The host launcher of an op that may have left something for a peer on another host.
+template <class Op>
+void turning_entry(const void* body, int blocks) {
+  Op op;
+  std::memcpy(&op, body, sizeof(Op));
+  for (int block = 0; block < blocks; ++block) op(HostGroup(block, blocks));
+  carry_over(lane_of(op));
+}
+
 // The host launcher of a lane's ops. Their grids have one block.
 template <class Op>
 void locked_entry(const void* body, int) {
@@ -22,6 +40,7 @@ void locked_entry(const void* body, int) {
   } else {
     op(HostGroup(0, 1));
   }
+  carry_over(lane_of(op));
 }
 
 }  // namespace
@@ -72,7 +91,7 @@ const Kernel& reopen_kernel() {
   return kernel;
 }
 const Kernel& await_receive_kernel() {
-  static const Kernel kernel{"lane_await_receive", host_entry<AwaitReceive>,
+  static const Kernel kernel{"lane_await_receive", turning_entry<AwaitReceive>,
                              ONSTREAM_CUDA_ADDRESS(cuda_addresses().await_receive)};
   return kernel;
 }

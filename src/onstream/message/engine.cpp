@@ -56,9 +56,7 @@ MessageEngine::MessageEngine(std::shared_ptr<Fabric> fabric)
       serial_(next_serial()) {
   load_kernels();
   fabric_->set_ahead(router_.ahead());
-  for (int peer = 0; peer < fabric_->size(); ++peer) {
-    for (int lane = 0; lane < ground_->lanes.count(); ++lane) views_.push_back(ground_->lanes.view(peer, lane));
-  }
+  views_ = lane::all_views(*fabric_, ground_->lanes, ground_->remote.get());
   fabric_->barrier("the start of messages");
 }
 
@@ -99,7 +97,7 @@ void MessageEngine::check_arguments(const char* what, const void* address, std::
           " does not exist; this world has tags 0 to ", lanes - 1, " (parameter tags)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");
   require(bytes < lane::kBytesMask, what, ": ", bytes, " B is no size of a buffer; a negative number was converted?");
-  router_.check_size(bytes, options.tag, options.path);
+  router_.check_size(bytes, peer, options.tag, options.path);
 }
 
 void MessageEngine::check_stays(const Outgoing& message) const {

@@ -12,6 +12,7 @@
 #include "onstream/device/lifetime/stream_tracker.hpp"
 #include "onstream/lane/many.hpp"
 #include "onstream/lane/recv.hpp"
+#include "onstream/lane/remote/remote_lanes.hpp"
 #include "onstream/message/grids.hpp"
 #include "onstream/message/host_copy.hpp"
 #include "onstream/message/message.hpp"
@@ -64,10 +65,14 @@ class MessageEngine {
     explicit KernelObjects(Fabric& fabric)
         : lanes(fabric),
           tickets(std::make_shared<MessageTickets>(fabric.device(), fabric.own_memory())),
-          wait_memory(fabric.wait_memory()) {}
+          wait_memory(fabric.wait_memory()) {
+      if (fabric.network() == nullptr) return;
+      remote = std::make_unique<lane::RemoteLanes>(fabric.network(), net::ServiceNumber::messages);
+    }
     Lanes lanes;
     std::shared_ptr<MessageTickets> tickets;
     std::shared_ptr<const void> wait_memory;
+    std::unique_ptr<lane::RemoteLanes> remote;  // where peers are on other hosts
   };
   // When a buffer holds the bytes to send: when the call is made, or when the stream gets there.
   enum class Moment { now, on_stream };
@@ -81,7 +86,11 @@ class MessageEngine {
     return static_cast<std::size_t>(peer) * static_cast<std::size_t>(ground_->lanes.count()) +
            static_cast<std::size_t>(lane);
   }
-  const lane::LaneView& view(int peer, int lane) const { return views_[queue_of(peer, lane)]; }
+  const lane::LaneView& view(int peer, int lane) const {
+    const lane::LaneView& found = views_[queue_of(peer, lane)];
+    if (found.remote != nullptr) found.remote->open();
+    return found;
+  }
   void check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
                        const MessageOptions& options);
   // Runs a function that starts an op: if the world has failed, or fails meanwhile, or a peer does not answer, the

@@ -49,6 +49,7 @@ Status MessageEngine::send(const Outgoing& message) {
   } else {
     lane::end_unlocked(body, lock.status());
   }
+  lane::carry_over(body.lane);
   if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
   return reported(result.status);
 }
@@ -73,6 +74,7 @@ Status MessageEngine::recv(const Incoming& message, std::size_t* received) {
   } else {
     lane::end_unlocked(body, lock.status());
   }
+  lane::carry_over(body.lane);
   if (received != nullptr) *received = result.received;
   return reported(result.status);
 }
@@ -111,6 +113,7 @@ void MessageEngine::isend_by(SendRoute route, const std::shared_ptr<Request>& re
   }
   if (message.bytes > route.ring_max) request->source = body.source;
   body.run(kCaller, [&lock] { lock.unlock(); });
+  lane::carry_over(body.lane);
 }
 
 std::shared_ptr<Request> MessageEngine::irecv(const Incoming& message) {

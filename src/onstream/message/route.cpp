@@ -48,7 +48,16 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
 
 Path Router::effective(Path path) const { return path == Path::automatic ? default_path_ : path; }
 
-std::uint64_t Router::ring_max(Path path, std::size_t bytes, int lane, std::size_t ll_max) const {
+// To a rank of another host every path is the network; of the others, path ll says what it says elsewhere.
+std::uint64_t Router::network_ring_max(Path path, std::size_t bytes, int peer, int lane, std::size_t ll_max) const {
+  if (path == Path::ll) return ring_max(path, bytes, fabric_.rank(), lane, ll_max);
+  if (path == Path::automatic || path == Path::net) return std::min<std::size_t>(ll_max, lanes_.ring_capacity(lane));
+  fail(ErrorCode::unsupported, "path ", name_of(path), " needs one host, and rank ", peer,
+       " is on another; leave the path out, or ask for net");
+}
+
+std::uint64_t Router::ring_max(Path path, std::size_t bytes, int peer, int lane, std::size_t ll_max) const {
+  if (fabric_.is_remote(peer)) return network_ring_max(path, bytes, peer, lane, ll_max);
   switch (path) {
     case Path::automatic: return ll_max;
     case Path::ll:
@@ -66,7 +75,8 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes, int lane, std::size
            "kernel, and this path has none. Build a plan, or choose another path (path=copy moves by the copy engine)");
     case Path::net: break;
   }
-  fail(ErrorCode::unsupported, "path ", name_of(path), " needs a network transport, which this build does not have");
+  fail(ErrorCode::unsupported, "path net leads to ranks of other hosts, and rank ", peer,
+       " shares this host (parameter host_ranks=1 takes each rank for a host, to try the network on one machine)");
 }
 
 // Receives above this many bytes tell the sender where their data shall go. On cuda the ring is faster for all that it
@@ -143,10 +153,19 @@ path::Transfer Router::transfer_of(const SendRoute& route, const Outgoing& messa
   return transfer;
 }
 
+std::string Router::explain_network(const Outgoing& message) const {
+  const std::string_view way = message.bytes <= ll_max_            ? "in the ring of its tag"
+                               : message.bytes <= net::kMaxSendBytes ? "whole, from its place to the receive's"
+                                                                     : "when the receive takes it (rendezvous)";
+  return concat("to rank ", message.peer, ", ", human_bytes(message.bytes), " take path net, ", way, ": rank ",
+                message.peer, " is on another host (", fabric_.network()->describe(), ")");
+}
+
 // As send() decides it for an ordered message.
 std::string Router::explain(const Outgoing& message) const {
   const auto& [source, bytes, peer, options] = message;
-  check_size(bytes, options.tag, options.path);
+  check_size(bytes, peer, options.tag, options.path);
+  if (fabric_.is_remote(peer)) return explain_network(message);
   const Path path = effective(options.path);
   SendRoute route;
   MemoryInfo info;
@@ -176,7 +195,7 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   route.spread = spreads(path, bytes, options.tag, completion, ring);
   const std::size_t ll_max = ordered ? ll_max_ : posted_ll_max_;
   const std::size_t most = route.spread ? std::max(ll_max, bytes) : ll_max;
-  route.ring_max = ring == RingUse::beside ? 0 : ring_max(path, bytes, options.tag, most);
+  route.ring_max = ring == RingUse::beside ? 0 : ring_max(path, bytes, peer, options.tag, most);
   route.offer_min = offer_min(path, options.tag, completion);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;
@@ -188,6 +207,11 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
     route.plain = small;
   }
   if (small) return route;
+  if (fabric_.is_remote(peer)) {  // the proxy reads it, or the peer takes it, as it is here
+    route.announce = lane::Header::pull;
+    route.peer_source = reinterpret_cast<std::uint64_t>(source);
+    return route;
+  }
   route.prefetch = prefetch_ && info.kind == MemoryKind::managed;
   route.peer_source = route.copy_first ? fabric_.export_to_peer(route.source, bytes, peer).value_or(0)
                                        : reach(route.source, bytes, peer, info);
@@ -222,8 +246,9 @@ RecvRoute Router::recv(const Incoming& message, lane::Completion completion, Rin
   const bool posted = completion == lane::Completion::posted;
   const MemoryInfo info = fabric_.device()->inspect(destination);
   // The ring carries bytes to plain memory for less than the cost of a system call; looking there takes one too.
-  const bool by_ring =
-      on_host_ && info.kind == MemoryKind::host && !posted && path == Path::automatic && bytes <= ll_max_;
+  const bool remote = fabric_.is_remote(peer);
+  const bool by_ring = on_host_ && (remote || (info.kind == MemoryKind::host && !posted && path == Path::automatic)) &&
+                       bytes <= ll_max_;
   if (!by_ring) check_buffer(*fabric_.device(), info, destination, bytes);
   if (!info.kernel_access) {
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
@@ -231,6 +256,11 @@ RecvRoute Router::recv(const Incoming& message, lane::Completion completion, Rin
   }
   route.prefetch = prefetch_ && !small && info.kind == MemoryKind::managed;
   if (small || path == Path::load || path == Path::stage) return route;
+  if (remote) {  // this rank's own proxy writes there
+    route.peer_destination = reinterpret_cast<std::uint64_t>(destination);
+    route.offer_min = std::max<std::uint64_t>(route.offer_min, ll_max_);
+    return route;
+  }
   route.peer_destination = route.bounce != nullptr ? fabric_.export_to_peer(route.destination, bytes, peer).value_or(0)
                                                    : reach(destination, bytes, peer, info);
   if (by_ring && is_remote_process(route.peer_destination)) route.offer_min = ll_max_;

@@ -8,7 +8,7 @@
 
 #include "onstream/lane/send.hpp"
 #include "onstream/message/bounce.hpp"
-#include "onstream/message/lanes.hpp"
+#include "onstream/lane/lanes.hpp"
 #include "onstream/message/message.hpp"
 #include "onstream/path/choose.hpp"
 #include "onstream/transport/fabric.hpp"
@@ -47,7 +47,9 @@ class Router {
 
   // First. Throws for a forced path that cannot carry so many bytes, wherever they go: invalid_argument, or unsupported
   // where it carries no message at all.
-  void check_size(std::size_t bytes, int lane, Path path) const { (void)ring_max(effective(path), bytes, lane, 0); }
+  void check_size(std::size_t bytes, int peer, int lane, Path path) const {
+    (void)ring_max(effective(path), bytes, peer, lane, 0);
+  }
   // Whether a message that is small enough goes through the ring, and may do so by several blocks. Beside it, it goes
   // as a larger one does.
   enum class RingUse { through, by_one_block, beside };
@@ -65,10 +67,12 @@ class Router {
   std::size_t chunk_bytes() const { return chunk_bytes_; }
 
  private:
-  std::uint64_t ring_max(Path path, std::size_t bytes, int lane, std::size_t ll_max) const;
+  std::uint64_t ring_max(Path path, std::size_t bytes, int peer, int lane, std::size_t ll_max) const;
+  std::uint64_t network_ring_max(Path path, std::size_t bytes, int peer, int lane, std::size_t ll_max) const;
   std::uint64_t offer_min(Path path, int lane, lane::Completion completion) const;
   bool spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, RingUse ring) const;
   Path effective(Path path) const;
+  std::string explain_network(const Outgoing& message) const;
   path::Transfer transfer_of(const SendRoute& route, const Outgoing& message, MemoryKind kind,
                              lane::Completion completion) const;
   void share(SendRoute& route, std::size_t bytes, int peer, Path way);

@@ -175,7 +175,11 @@ lane::AwaitReceive MessageEngine::await_receive(const Request& request, Look loo
 // Waits for an unfinished request, or looks, and comes back when that is done.
 void MessageEngine::advance(const Request& request, Look look) {
   if (request.status() != Status::pending) return;
-  if (on_host_) return await_inline(request, look);
+  if (on_host_) {
+    lane::carry_over(request.lane);  // a look at what has come over the network
+    await_inline(request, look);
+    return lane::carry_over(request.lane);
+  }
   if (look != Look::wait && request.last_wait != nullptr && !request.last_wait->done()) return;  // that one sees to it
   const StreamPool::StreamLease stream = fabric_->streams()->lease();
   order_after_wait(request, stream.get());

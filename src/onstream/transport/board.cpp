@@ -49,6 +49,11 @@ WaitView Board::wait_view(int peer) const {
   return view;
 }
 
+void Board::set_turn(const HostTurn* turn) {
+  static_assert(kHostTurnWord * sizeof(std::uint64_t) < kLines);
+  HostGroup::store_release(view_.abort - view_.awake + kHostTurnWord, reinterpret_cast<std::uint64_t>(turn));
+}
+
 // Sets the word of all peers together first, which aborted() looks at: a wait may end by any of them. Sets the world's
 // own last: a thread that finds it set finds all of them set.
 void Board::set_abort(Cause cause) {

@@ -24,6 +24,8 @@ class Board {
   WaitView wait_view() const { return view_; }
   // For ops with one peer: they also end when that one has left.
   WaitView wait_view(int peer) const;
+  // What threads of the host do while they wait (device/kernel/host_turn.hpp). It outlives this object.
+  void set_turn(const HostTurn* turn);
   void set_abort(Cause cause);
   bool aborted() const;
   bool all_aborted() const;  // every abort word says so

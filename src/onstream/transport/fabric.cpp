@@ -16,6 +16,7 @@
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/transport/board.hpp"
 #include "onstream/transport/fault_log.hpp"
+#include "onstream/transport/hosts.hpp"
 #include "onstream/transport/peer_mapping.hpp"
 #include "onstream/transport/segment.hpp"
 #include "onstream/transport/status_exchange.hpp"
@@ -60,7 +61,11 @@ class Fabric::Implementation {
         mesh_owner_(telling(
             store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
         mesh_(*mesh_owner_),
-        peer_mapping_(device_, mesh_, launch.rank, parameters),
+        hosts_(launch, parameters, mesh_,
+               {[this](int peer) { board_->set_left(peer); },
+                [this](int peer, const std::string& why) { take_death(peer, why, Logged::now); },
+                [this](const std::string& why) { abort(concat("rank ", launch_.rank, ", network: ", why)); }}),
+        peer_mapping_(device_, mesh_, hosts_, launch.rank, parameters),
         watch_(std::make_shared<Watchdog>(
             board_->wait_view().timeout_ns, board_->wait_view().abort,
             [this](const FaultReport& fault) { take_from_watch(fault); },
@@ -98,10 +103,12 @@ class Fabric::Implementation {
       take_death(static_cast<int>(peer), std::string(body.text()), Logged::by_another);
       return std::string();
     });
-    mesh_.on_leave([this](int peer, const std::string&) { board_->set_left(peer); });
+    mesh_.on_leave([this](int peer, const std::string&) { hosts_.note_goodbye(peer); });
     mesh_.on_tick([this] { tick(); });
+    if (hosts_.several()) board_->set_turn(hosts_.network()->host_turn());
     mesh_.start();
     try {
+      hosts_.connect(Deadline(parameters_.bootstrap_timeout_s));
       meet();
     } catch (...) {
       mesh_owner_.reset();  // its thread uses the members that are destroyed next
@@ -125,6 +132,7 @@ class Fabric::Implementation {
   void tick() {
     try {
       look_at_board();
+      hosts_.tick();
       constexpr unsigned kTicksBetweenSweeps = 20;
       if (++ticks_ % kTicksBetweenSweeps == 0) peer_mapping_.sweep();
     } catch (const std::exception& error) {
@@ -167,6 +175,7 @@ class Fabric::Implementation {
     watch_->mute();
     copies_.reset();
     peer_mapping_.stop_relaying();
+    hosts_.leave();
     mesh_owner_.reset();
     board_->set_abort(Cause::failure);
   }
@@ -233,8 +242,8 @@ class Fabric::Implementation {
     constexpr double kOnItsWayS = 1;
     const bool staged = mapped == Mapped::by_path && parameters_.path == "stage";
     const std::string unmapped_why = staged ? "parameter path is stage" : "";
-    const SegmentMaker maker{*device_,         peer_mapping_, launch_.rank, launch_.size,
-                             ++segments_made_, unmapped_why,  mapped,       device_bytes_};
+    const SegmentMaker maker{*device_,         peer_mapping_, hosts_, launch_.rank, launch_.size,
+                             ++segments_made_, unmapped_why,  mapped, device_bytes_};
     const auto agree_on = [this](const std::function<std::string()>& notice) {
       return agree("the mapping of a segment", notice);
     };
@@ -473,6 +482,7 @@ class Fabric::Implementation {
   StreamTracker uses_{device_};
   std::unique_ptr<Mesh> mesh_owner_;
   Mesh& mesh_;
+  Hosts hosts_;
   PeerMapping peer_mapping_;
   std::shared_ptr<Watchdog> watch_;
   std::unique_ptr<CopyThread> copies_ = std::make_unique<CopyThread>(
@@ -507,6 +517,9 @@ const Parameters& Fabric::parameters() const { return implementation_->parameter
 const path::Table& Fabric::paths() const { return implementation_->paths_; }
 const std::shared_ptr<Device>& Fabric::device() const { return implementation_->device_; }
 
+bool Fabric::is_remote(int peer) const { return implementation_->hosts_.is_remote(peer); }
+int Fabric::host_of(int peer) const { return implementation_->hosts_.host_of(peer); }
+const std::shared_ptr<net::NetworkProxy>& Fabric::network() const { return implementation_->hosts_.network(); }
 std::vector<std::string> Fabric::all_gather(std::string_view topic, std::string_view mine, std::string_view what_for) {
   return implementation_->all_gather(topic, mine, what_for);
 }
@@ -549,8 +562,8 @@ bool Fabric::in_forked_child() const { return implementation_->guard_.in_child()
 void Fabric::check_process() const { implementation_->guard_.check("this world"); }
 bool Fabric::has_left(int peer) const { return implementation_->board_->has_left(peer); }
 std::shared_ptr<const void> Fabric::wait_memory() const {
-  using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
-  return std::make_shared<const Both>(implementation_->board_, implementation_->peer_mapping_.mapped());
+  using All = std::vector<std::shared_ptr<const void>>;
+  return std::make_shared<const All>(All{implementation_->board_, implementation_->peer_mapping_.mapped(), network()});
 }
 const std::shared_ptr<OwnMemory>& Fabric::own_memory() const { return implementation_->own_memory_; }
 const std::shared_ptr<StreamPool>& Fabric::streams() const { return implementation_->streams_; }

@@ -28,6 +28,7 @@
 #include "onstream/path/table.hpp"
 #include "onstream/transport/copy_thread.hpp"
 #include "onstream/transport/failure.hpp"
+#include "onstream/transport/net/proxy.hpp"
 #include "onstream/transport/watch.hpp"
 
 namespace onstream {
@@ -51,6 +52,11 @@ class Fabric {
   const std::shared_ptr<Device>& device() const;
   const std::shared_ptr<OwnMemory>& own_memory() const;
   const std::shared_ptr<StreamPool>& streams() const;  // of all calls in which the host waits
+
+  // Whether the rank is on another host than this one: then no op loads from or stores to its memory.
+  bool is_remote(int peer) const;
+  int host_of(int peer) const;                                    // ranks of one host have one number
+  const std::shared_ptr<net::NetworkProxy>& network() const;      // null in a world of one host
   // Once, before anything is sent: which sends may end before their receives begin, for stories of a failure.
   void set_ahead(const Ahead& ahead);
 

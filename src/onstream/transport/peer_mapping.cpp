@@ -54,9 +54,11 @@ class PeerMapping::Asking final : public Relay {
   int peer_;
 };
 
-PeerMapping::PeerMapping(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Parameters& parameters)
+PeerMapping::PeerMapping(std::shared_ptr<Device> device, Mesh& mesh, const Hosts& hosts, int rank,
+                         const Parameters& parameters)
     : device_(std::move(device)),
       mesh_(mesh),
+      hosts_(hosts),
       rank_(rank),
       timeout_s_(parameters.timeout_s),
       may_attach_(parameters.attach == "auto"),
@@ -118,6 +120,7 @@ std::shared_ptr<Mapping> PeerMapping::imported(int peer, std::uint64_t id) {
 
 std::optional<std::uint64_t> PeerMapping::export_to_peer(const void* address, std::size_t bytes, int peer) {
   if (peer == rank_) return reinterpret_cast<std::uint64_t>(address);
+  if (hosts_.is_remote(peer)) return std::nullopt;
   const MemoryInfo info = device_->inspect(address);
   if (!info.exportable) return refuse(info);
   const auto* begin = static_cast<const std::byte*>(address);
@@ -255,6 +258,7 @@ std::optional<std::uint64_t> PeerMapping::Attached::name_of(std::uint64_t addres
 }
 
 PeerMapping::Attached PeerMapping::attached(int peer) {
+  if (hosts_.is_remote(peer)) return {true, 0, hosts_.why_apart(peer)};
   {
     const std::lock_guard lock(mutex_);
     const auto known = attached_by_.find(peer);
@@ -350,6 +354,7 @@ std::string PeerMapping::attach_story() {
 }
 
 std::string PeerMapping::why_not(const void* address, int peer) {
+  if (hosts_.is_remote(peer)) return hosts_.why_apart(peer);
   const MemoryInfo info = device_->inspect(address);
   if (info.kind == MemoryKind::host) return "plain host memory";  // short: explain() has it in each row
   if (!info.exportable) return concat(name_of(info.kind), " memory is private: ", info.why_private);

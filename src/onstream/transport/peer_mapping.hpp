@@ -22,13 +22,14 @@
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/device/memory/relay.hpp"
 #include "onstream/parameters.hpp"
+#include "onstream/transport/hosts.hpp"
 
 namespace onstream {
 
 class PeerMapping {
  public:
   // Installs its handlers in the mesh; construct before Mesh::start().
-  PeerMapping(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Parameters& parameters);
+  PeerMapping(std::shared_ptr<Device> device, Mesh& mesh, const Hosts& hosts, int rank, const Parameters& parameters);
 
   // Where `peer` addresses `address`; nothing if it cannot. Blocks for the peer's answer the first time.
   // Memory that cannot leave its process, other than plain host memory, is told in the log, once for each reason.
@@ -99,6 +100,7 @@ class PeerMapping {
 
   std::shared_ptr<Device> device_;
   Mesh& mesh_;
+  const Hosts& hosts_;
   int rank_;
   double timeout_s_;
   bool may_attach_;

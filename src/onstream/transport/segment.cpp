@@ -48,6 +48,7 @@ struct SegmentNotice {
 // Why `peer` does not map the part; nothing if it does now. Throws that where it must.
 std::string offer(const SegmentMaker& maker, const MemoryInfo& info, int peer) {
   if (!maker.unmapped_why.empty()) return maker.unmapped_why;
+  if (maker.hosts.is_remote(peer)) return maker.hosts.why_apart(peer);
   if (maker.mapped == Mapped::by_path && !info.exportable) {
     return concat(name_of(info.kind), " memory is private to its process");
   }

@@ -14,6 +14,7 @@
 #include "onstream/device/export.hpp"
 
 #include "onstream/transport/fabric.hpp"
+#include "onstream/transport/hosts.hpp"
 #include "onstream/transport/peer_mapping.hpp"
 
 namespace onstream {
@@ -22,6 +23,7 @@ namespace onstream {
 struct SegmentMaker {
   Device& device;
   PeerMapping& peer_mapping;
+  const Hosts& hosts;
   int rank;
   int size;
   std::uint64_t number;

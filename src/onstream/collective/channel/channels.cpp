@@ -24,6 +24,11 @@ void Channels::make_all(int count) {
   }
 }
 
+void Channels::meet(int count) {
+  is_team_ = true;
+  places_ = std::vector<std::atomic<Channel*>>(static_cast<std::size_t>(count));
+}
+
 void Channels::check_number(int number) const {
   require(number >= 0 && static_cast<std::size_t>(number) < places_.size(), "channel ", number,
           " does not exist; there are ", places_.size(), is_team_ ? " of this team" : " (collective_channels)");

@@ -20,6 +20,8 @@ class Channels {
 
   // Collective over the world: all `count` channels of a team, from now on the only ones.
   void make_all(int count);
+  // The same for a team whose channels are elsewhere (network/network_collectives.hpp): their numbers alone.
+  void meet(int count);
   bool is_team() const { return is_team_; }
 
   void check_number(int number) const;  // throws invalid_argument

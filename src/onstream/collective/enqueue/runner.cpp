@@ -46,7 +46,7 @@ void Runner::note(Order& order, Stream stream, const std::shared_ptr<const void>
 }
 
 void Runner::note_captured(const Order& order, Stream stream, const CompiledCall& work) {
-  order.budget->keep(work.blocks());
+  if (order.budget != nullptr) order.budget->keep(work.blocks());
   device_->retain(stream, order.ground);
   if (work.kept != nullptr) device_->retain(stream, work.kept);
   for (const void* buffer : work.buffers) fabric_->guard(stream, buffer);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "onstream/device/kernel/group.hpp"
+#include "onstream/device/kernel/host_turn.hpp"
 #include "onstream/error.hpp"
 
 ONSTREAM_EITHER_BEGIN
@@ -160,6 +161,17 @@ struct Warp {
   ONSTREAM_EITHER bool all(bool mine) const { return !group.any_of_warp(!mine); }
 };
 
+// One round of a wait. A thread of the host moves the network along meanwhile, if its world has one: the word with its
+// address lies beside the awake words.
+template <class Group>
+ONSTREAM_EITHER bool pause_in_wait(const Group& group, const WaitView& view, std::uint32_t round) {
+  if constexpr (Group::kCrossMemory) {
+    const std::uint64_t turn = view.awake == 0 ? 0 : group.load_relaxed(view.abort - view.awake + kHostTurnWord);
+    if (turn != 0) return group.pause(round, view.spins, *reinterpret_cast<const HostTurn*>(turn));
+  }
+  return group.pause(round, view.spins);
+}
+
 // Abort words lie across PCIe, so they are looked at (by `word()`) once in kAbortEvery rounds, and in every round in
 // which pause() slept. Rare code is not inlined: a kernel's first trip through its code comes from far away
 // (ARCHITECTURE.md).
@@ -177,7 +189,7 @@ ONSTREAM_EITHER Status wait_as(const Who& who, const Group& group, const WaitVie
         return patience.status != Status::ok ? patience.status : Status::timeout;
       }
     }
-    slept = group.pause(round, view.spins);
+    slept = pause_in_wait(group, view, round);
   }
 }
 template <class Group, class Word, class Ready>

@@ -23,6 +23,8 @@
 
 namespace onstream::lane {
 
+class RemoteLane;
+
 constexpr std::uint64_t kUnitBytes = 64;
 constexpr std::uint64_t kUnitLines = kUnitBytes / sizeof(Line);
 
@@ -163,6 +165,7 @@ struct LaneView {
   BlockTeam* crew = nullptr;  // of ordered receives
   std::int32_t peer = 0;
   std::int32_t lane = 0;
+  RemoteLane* remote = nullptr;  // host device: the peer is on another host (host/remote_lane.hpp)
 };
 
 constexpr std::uint64_t kArrivals = 128;  // blocks of a push, at most

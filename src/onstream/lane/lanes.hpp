@@ -11,10 +11,20 @@
 
 namespace onstream {
 
+struct LaneShape {
+  std::size_t lanes;   // of each pair of ranks
+  std::size_t ring_bytes;
+  std::size_t spread_lanes;  // of these, the first ones, which have rings of spread_bytes
+  std::size_t spread_bytes;
+  std::size_t receives;
+};
+
 class Lanes {
  public:
-  // Collective. Throws invalid_argument if the ranks' lane parameters differ.
+  // Of messages, by the parameters. Collective. Throws invalid_argument if the ranks' lane parameters differ.
   explicit Lanes(Fabric& fabric);
+  // Any others. Collective; the shape is the same on every rank.
+  Lanes(Fabric& fabric, const LaneShape& shape);
 
   int count() const { return static_cast<int>(lanes_); }
   lane::LaneView view(int peer, int lane) const;

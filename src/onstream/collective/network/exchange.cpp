@@ -1,0 +1,132 @@
+#include "onstream/collective/network/exchange.hpp"
+
+#include <algorithm>
+
+#include "onstream/lane/recv.hpp"
+#include "onstream/lane/send.hpp"
+
+namespace onstream::collective {
+
+namespace {
+
+const HostGroup kCaller(0, 1);
+
+constexpr std::size_t kPiece = 4096;  // through the ring
+
+std::uint64_t ring_size(const lane::LaneView& lane) { return std::uint64_t{1} << lane.ring_shift; }
+
+bool has_room(const lane::LaneView& lane, std::uint64_t units) {
+  const std::uint64_t consumed = kCaller.load_acquire(&lane.returned->credit);  // pairs with give_credit
+  return lane.sending->head + units - consumed <= ring_size(lane);
+}
+
+bool is_large(const lane::LaneView& lane, std::size_t bytes) { return lane.remote != nullptr && bytes > kPiece; }
+
+}  // namespace
+
+Exchange::Exchange(const WaitView& wait, const std::vector<Pair>& pairs) : wait_(wait) {
+  for (const Pair& pair : pairs) {
+    Side side;
+    side.pair = &pair;
+    side.sending = pair.sends;
+    side.receiving = pair.receives;
+    sides_.push_back(side);
+  }
+}
+
+// The next piece, or the announcement of a large message. True if anything was written.
+bool Exchange::send_some(Side& side) const {
+  const lane::LaneView& lane = *side.pair->lane;
+  const std::size_t bytes = side.pair->out_bytes;
+  if (side.announced) {
+    side.sending = !acknowledged(side);
+    return !side.sending;
+  }
+  if (is_large(lane, bytes)) {
+    if (!has_room(lane, 1)) return false;
+    side.number = lane.sending->number;
+    lane::store_unit(kCaller, lane, lane.sending->head, lane::header_word(lane::Header::pull, bytes),
+                     reinterpret_cast<std::uint64_t>(side.pair->out));
+    lane::store_pair(kCaller, &lane.sending->head, lane.sending->head + 1, side.number + 1);
+    side.announced = true;
+    return true;
+  }
+  const std::size_t now = std::min(kPiece, bytes - side.sent);
+  if (!has_room(lane, lane::ring_units<HostGroup>(now))) return false;
+  lane::Send body;
+  body.wait = wait_;
+  body.lane = lane;
+  body.source = side.pair->out + side.sent;
+  body.bytes = body.ring_max = body.offer_min = now;
+  body.small(kCaller);
+  side.sent += now;
+  side.sending = side.sent < bytes;
+  return true;
+}
+
+bool Exchange::acknowledged(const Side& side) const {
+  const lane::LaneView& lane = *side.pair->lane;
+  const std::uint64_t* ack = lane.acks + (side.number & (lane.receives - 1));
+  return kCaller.load_acquire(ack) / 2 >= side.number + 1;  // pairs with RemoteEnd::take_ack
+}
+
+// The next message of the peer, if it is there. Another number of bytes than is expected ends the exchange.
+bool Exchange::receive_some(Side& side) {
+  const lane::LaneView& lane = *side.pair->lane;
+  const std::size_t bytes = side.pair->in_bytes;
+  lane::Receiving* const state = lane.receiving;
+  lane::Seen seen;
+  if (!lane::look(kCaller, lane, state->head, seen)) return false;
+  const std::size_t expected = is_large(lane, bytes) ? bytes : std::min(kPiece, bytes - side.received);
+  lane::Fetcher fetcher(wait_, nullptr);
+  lane::RingReader reader(wait_, lane, fetcher, state->head, state->returned);
+  const std::uint64_t number = state->drained;
+  std::uint64_t came = 0;
+  const lane::Target target{side.pair->in + side.received, seen.bytes() == expected ? expected : 0, number, 0, true};
+  const Status status = reader.take(kCaller, target, came);
+  reader.give_credit(kCaller);
+  lane::store_pair(kCaller, &state->drained, number + 1, reader.head());
+  lane::store_pair(kCaller, &state->posted, number + 1, reader.returned());
+  if (status != Status::ok || came != expected) {
+    const bool differs = came != expected;
+    ended_ = {differs ? Status::misused : status, lane.peer, bytes, side.received + came};
+    return true;
+  }
+  side.received += came;
+  side.receiving = side.received < bytes;
+  return true;
+}
+
+bool Exchange::step(Side& side) {
+  bool moved = side.sending && send_some(side);
+  if (moved) lane::carry_over(*side.pair->lane);
+  while (side.receiving && ended_.status == Status::ok && receive_some(side)) moved = true;
+  if (moved) lane::carry_over(*side.pair->lane);
+  return moved;
+}
+
+Exchange::Ended Exchange::run() {
+  const auto open = [](const Side& side) { return side.sending || side.receiving; };
+  while (ended_.status == Status::ok && std::ranges::any_of(sides_, open)) {
+    const auto word = [&] {
+      std::uint64_t bits = kCaller.load_relaxed(wait_.abort);
+      for (const Side& side : sides_) {
+        if (open(side)) bits |= word_of_peer(kCaller, wait_, side.pair->lane->peer);
+      }
+      return bits;
+    };
+    const auto ready = [&] {
+      bool moved = false;
+      for (Side& side : sides_) moved = (open(side) && step(side)) || moved;
+      return moved || ended_.status != Status::ok || std::ranges::none_of(sides_, open);
+    };
+    const Status status = wait_on(kCaller, wait_, word, ready);
+    if (status == Status::ok) continue;
+    const auto stuck = std::ranges::find_if(sides_, open);
+    const Exchange::Pair& pair = *stuck->pair;
+    return {status, pair.lane->peer, stuck->receiving ? pair.in_bytes : pair.out_bytes, 0};
+  }
+  return ended_;
+}
+
+}  // namespace onstream::collective

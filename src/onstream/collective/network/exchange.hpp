@@ -1,0 +1,60 @@
+// Exchange: parts of memory to and from several peers at once, over one lane of each, by a thread of the host.
+//
+// To a peer of this host a part goes in pieces through the lane's ring; to one of another host as one message, which
+// the network takes from its place and puts into its place. Nobody waits for a peer while another one has something, so
+// ranks that exchange with each other in any pattern do not deadlock. Both ends give the same number of bytes.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "onstream/device/kernel/wait.hpp"
+#include "onstream/lane/memory/lane.hpp"
+
+namespace onstream::collective {
+
+class Exchange {
+ public:
+  // One part in each direction at most; `lane` leads to `peer`, its rank in the world.
+  struct Pair {
+    const lane::LaneView* lane;
+    const std::byte* out;
+    std::size_t out_bytes;
+    std::byte* in;
+    std::size_t in_bytes;
+    bool sends;
+    bool receives;
+  };
+  // How it ended, and the peer that it waited for then.
+  struct Ended {
+    Status status = Status::ok;
+    int peer = -1;
+    std::size_t bytes = 0;
+    std::size_t theirs = 0;  // misused: bytes that the peer's part has
+  };
+
+  Exchange(const WaitView& wait, const std::vector<Pair>& pairs);
+  // Each time anew: lanes count for themselves. The memory may be used when it returns.
+  Ended run();
+
+ private:
+  struct Side {
+    const Pair* pair = nullptr;
+    std::size_t sent = 0;
+    std::size_t received = 0;
+    std::uint64_t number = 0;  // of a large message, whose ack is awaited
+    bool announced = false;
+    bool sending = false;
+    bool receiving = false;
+  };
+  bool send_some(Side& side) const;
+  bool receive_some(Side& side);
+  bool step(Side& side);
+  bool acknowledged(const Side& side) const;
+
+  WaitView wait_;
+  std::vector<Side> sides_;
+  Ended ended_;
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,71 @@
+// A collective between hosts as a program: phases of exchanges, and the arithmetic between them. Made once for a call,
+// and run by one thread of the host, any number of times.
+//
+// Moves are one exchange of every rank with every other. A small sum is one exchange of all inputs, which every rank
+// adds for itself; a large one has each rank add its part of all inputs, and give its sums to all. Either way each
+// element is added in the order of the ranks, in one place.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "onstream/collective/call/call.hpp"
+#include "onstream/collective/network/exchange.hpp"
+#include "onstream/collective/network/network_lanes.hpp"
+#include "onstream/collective/resource/scratch_pool.hpp"
+
+namespace onstream::collective {
+
+// Where a program runs.
+struct ProgramPlace {
+  std::weak_ptr<Fabric> fabric;
+  WaitView wait;
+  const NetworkLanes* lanes;
+  int lane;
+  const std::vector<int>* ranks;  // of the world, by place in the team
+  int rank;                       // in the team
+  std::uint64_t small_bytes;      // a larger sum has two exchanges
+};
+
+class Program {
+ public:
+  Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call);
+  void run() const;
+  const char* shape() const { return phases_.size() > 1 ? "in two exchanges" : "in one exchange"; }
+
+ private:
+  struct Phase {
+    std::vector<std::function<void()>> before;  // copies and factors of this rank's own
+    std::vector<Exchange::Pair> pairs;
+    std::vector<std::function<void()>> behind;  // sums
+  };
+
+  int size() const { return static_cast<int>(place_.ranks->size()); }
+  std::size_t bytes() const { return call_.count * element_; }
+  std::byte* scratch(std::size_t bytes);
+  const std::byte* own_input(Phase& phase, std::size_t bytes);
+  void pair(Phase& phase, int peer, const std::byte* out, std::size_t out_bytes, std::byte* in, std::size_t in_bytes);
+  void copy(Phase& phase, std::byte* to, const std::byte* from, std::size_t bytes);
+  void add(Phase& phase, std::byte* out, std::vector<const std::byte*> inputs, std::size_t bytes);
+  void sum(std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes) const;
+
+  void move();
+  void meet();
+  void all_reduce_small();
+  void all_reduce_large();
+  void reduce();
+  void reduce_scatter();
+  void scan(bool exclusive);
+  bool run(const Phase& phase) const;
+  void fail(const Exchange::Ended& ended) const;
+
+  ProgramPlace place_;
+  CollectiveCall call_;
+  std::size_t element_;
+  ScratchPool& spares_;
+  std::vector<std::shared_ptr<std::byte>> kept_;
+  std::vector<Phase> phases_;
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,238 @@
+#include "onstream/lane/remote/remote_end.hpp"
+
+#include <cstring>
+#include <mutex>
+
+#include "onstream/base/error.hpp"
+#include "onstream/lane/host/packed.hpp"
+#include "onstream/lane/memory/refusals.hpp"
+
+namespace onstream::lane {
+
+namespace {
+
+const HostGroup kProxy(0, 1);
+
+constexpr std::uint64_t kMostUnits = 128;  // of one network message that carries several messages: 8 KiB
+
+net::Bytes bytes_of(const RemoteHeader& header) { return std::as_bytes(std::span(&header, 1)); }
+
+}  // namespace
+
+RemoteEnd::RemoteEnd(RemoteLanes& lanes, LaneView& view) : lanes_(lanes) {
+  const std::size_t ring = (std::size_t{1} << view.ring_shift) * kUnitBytes;
+  const std::size_t descriptors = descriptors_of(view.receives) * sizeof(ReceiveDescriptor);
+  const std::size_t acks = acks_of(view.receives) * sizeof(std::uint64_t);
+  std::byte* at = lanes.outbox(ring + sizeof(Returned) + descriptors + acks);
+  view.peer_ring = reinterpret_cast<Line*>(at);
+  view.peer_returned = reinterpret_cast<Returned*>(at += ring);
+  view.peer_descriptors = reinterpret_cast<ReceiveDescriptor*>(at += sizeof(Returned));
+  view.peer_acks = reinterpret_cast<std::uint64_t*>(at + descriptors);
+  view.remote = this;
+  view_ = view;
+}
+
+void RemoteEnd::open() {
+  if (opened.load(std::memory_order_relaxed)) return;
+  lanes_.proxy().with([&] { lanes_.open(*this); });
+}
+
+std::byte* RemoteEnd::unit_at(Line* ring, std::uint64_t position) const {
+  return reinterpret_cast<std::byte*>(ring) + (position & (ring_size() - 1)) * kUnitBytes;
+}
+
+bool RemoteEnd::look() {
+  if (lost_) return false;
+  const bool sent = send_messages();
+  const bool told = send_credit();
+  return send_acks() || sent || told;
+}
+
+// All messages that the ops have written since. Small ones that follow each other share a network message.
+bool RemoteEnd::send_messages() {
+  const std::uint64_t begin = head_;
+  for (;;) {
+    const LinePlace first = place_of(view_, head_, 0);
+    const Line line = kProxy.load_line(view_.peer_ring + first.index);
+    if (!has_flag(line, first.flag)) break;
+    const std::uint64_t word = line_data(line);
+    const std::uint64_t bytes = header_bytes(word);
+    if (header_kind(word) == Header::data) {
+      const std::uint64_t units = ring_units<HostGroup>(bytes);
+      if (head_ + units - flushed_ > kMostUnits) flush_units();
+      head_ += units;
+    } else {
+      flush_units();
+      const Line second = kProxy.load_line(view_.peer_ring + place_of(view_, head_, 1).index);
+      send_large(head_, number_, bytes, line_data(second));
+      head_ += 1;
+      flushed_ = head_;
+    }
+    number_ += 1;
+  }
+  flush_units();
+  return head_ != begin;
+}
+
+void RemoteEnd::flush_units() {
+  if (flushed_ == head_) return;
+  const std::uint64_t units = head_ - flushed_;
+  const RemoteHeader header{RemoteKind::units, 0, 0, view_.lane, flushed_, 0, units};
+  const std::uint64_t before_end = ring_size() - (flushed_ & (ring_size() - 1));
+  const std::byte* from = unit_at(view_.peer_ring, flushed_);
+  if (units > before_end) {
+    gathered_.resize(units * kUnitBytes);
+    std::memcpy(gathered_.data(), from, before_end * kUnitBytes);
+    std::memcpy(gathered_.data() + before_end * kUnitBytes, view_.peer_ring, (units - before_end) * kUnitBytes);
+    from = gathered_.data();
+  }
+  send(header, {from, units * kUnitBytes});
+  flushed_ = head_;
+}
+
+void RemoteEnd::send_large(std::uint64_t position, std::uint64_t number, std::uint64_t bytes, std::uint64_t address) {
+  const auto* from = reinterpret_cast<const std::byte*>(address);
+  RemoteHeader header{RemoteKind::offered, 0, 0, view_.lane, position, number, bytes};
+  if (bytes > net::kMaxSendBytes) {
+    return lanes_.proxy().offer(lanes_.service(), peer(), bytes_of(header), {from, bytes}, 0);
+  }
+  header.kind = RemoteKind::whole;
+  const std::uint64_t token = lanes_.lend(*this, number);
+  if (lanes_.proxy().send_in_place(lanes_.service(), peer(), bytes_of(header), {from, bytes}, token)) {
+    lanes_.on_released(token);
+  }
+}
+
+void RemoteEnd::send(const RemoteHeader& header, net::Bytes payload) {
+  lanes_.proxy().send(lanes_.service(), peer(), bytes_of(header), payload);
+}
+
+bool RemoteEnd::send_credit() {
+  const std::uint64_t now = kProxy.load_acquire(&view_.peer_returned->credit);
+  if (now == credit_) return false;
+  credit_ = now;
+  send({RemoteKind::credit, 0, 0, view_.lane, now, 0, 0}, {});
+  return true;
+}
+
+// Acks of offers that the ops have taken since, in any order.
+bool RemoteEnd::send_acks() {
+  const auto is_through = [&](std::uint64_t number) {
+    const std::uint64_t ack = kProxy.load_acquire(view_.peer_acks + (number & (view_.receives - 1)));
+    if (ack / 2 < number + 1) return false;
+    RemoteHeader header{RemoteKind::ack, 0, 0, view_.lane, 0, number, 0};
+    if (ack / 2 != number + 1 || ack % 2 == 1) {
+      const Refusal refusal = refusal_of(kProxy, refusals_of(view_.peer_acks, view_.receives), number);
+      header.position = refusal.room;
+      header.refused = refusal.why == Status::ok ? 0 : refusal.why == Status::truncated ? 1 : 2;
+    }
+    send(header, {});
+    return true;
+  };
+  return std::erase_if(owed_, is_through) != 0;
+}
+
+// Nothing of a peer that proved the secret goes outside of the ring, whatever it says.
+void RemoteEnd::check_position(const RemoteHeader& header, std::uint64_t units) const {
+  const std::uint64_t consumed = kProxy.load_relaxed(&view_.receiving->head);
+  require(units > 0 && header.position + units - consumed <= 2 * ring_size(), "rank ", peer(),
+          " sent units that the ring of tag ", view_.lane, " has no room for");
+}
+
+// The first line goes last, as the ops store it.
+void RemoteEnd::take_units(const RemoteHeader& header, net::Bytes units) {
+  const std::uint64_t count = units.size() / kUnitBytes;
+  require(units.size() == header.bytes * kUnitBytes && count <= ring_size(), "rank ", peer(), " sent ", units.size(),
+          " B for ", header.bytes, " units");
+  check_position(header, count);
+  const std::uint64_t before_end = std::min(count, ring_size() - (header.position & (ring_size() - 1)));
+  std::byte* const to = unit_at(view_.ring, header.position);
+  std::memcpy(to + sizeof(Line), units.data() + sizeof(Line), before_end * kUnitBytes - sizeof(Line));
+  std::memcpy(view_.ring, units.data() + before_end * kUnitBytes, (count - before_end) * kUnitBytes);
+  Line first;
+  std::memcpy(&first, units.data(), sizeof(Line));
+  kProxy.store_line(reinterpret_cast<Line*>(to), first);
+}
+
+// Writes the header of a large message into this rank's ring: its kind, and for a pull the payload's name.
+void RemoteEnd::announce(const RemoteHeader& header, Header kind, std::uint64_t payload) {
+  check_position(header, 1);
+  LaneView own = view_;
+  own.peer_ring = view_.ring;
+  store_unit(kProxy, own, header.position, header_word(kind, header.bytes), payload);
+}
+
+// Where the receive of message `number` wants it, if it is posted and has room.
+std::byte* RemoteEnd::posted_place(std::uint64_t number, std::uint64_t bytes) const {
+  LaneView own = view_;
+  own.descriptors = view_.peer_descriptors;
+  Answered answer{Status::ok, Answer::refused, 0, 0};
+  const bool here = answered(kProxy, own, number, answer) && answer.answer == Answer::here && bytes <= answer.room;
+  return here ? reinterpret_cast<std::byte*>(answer.address) : nullptr;
+}
+
+void RemoteEnd::take_whole(const RemoteHeader& header, net::Bytes payload) {
+  require(payload.size() == header.bytes, "rank ", peer(), " sent ", payload.size(), " B of a message of ",
+          header.bytes, " B");
+  if (std::byte* const place = posted_place(header.number, header.bytes)) {
+    std::memcpy(place, payload.data(), payload.size());
+    return announce(header, Header::placed, 0);
+  }
+  const std::uint64_t name = kKept | ++last_kept_;
+  kept_.emplace(name, std::vector(payload.begin(), payload.end()));
+  announce(header, Header::pull, name);
+}
+
+void RemoteEnd::take_offer(const RemoteHeader& header, std::uint64_t offer) {
+  owed_.push_back(header.number);
+  announce(header, Header::pull, offer);
+}
+
+void RemoteEnd::take_credit(const RemoteHeader& header) {
+  const std::uint64_t before = kProxy.load_relaxed(&view_.returned->credit);
+  if (header.position > before) kProxy.store_release(&view_.returned->credit, header.position);
+}
+
+void RemoteEnd::take_ack(const RemoteHeader& header) {
+  if (header.refused != 0) {
+    const Status why = header.refused == 1 ? Status::truncated : Status::unmapped;
+    note_refusal(kProxy, refusals_of(view_.acks, view_.receives), header.number, why, header.position);
+  }
+  std::uint64_t* const ack = view_.acks + (header.number & (view_.receives - 1));
+  const std::uint64_t word = (header.number + 1) * 2 + (header.refused != 0 ? 1 : 0);
+  if (kProxy.load_relaxed(ack) < word) kProxy.store_release(ack, word);  // pairs with wait_for_ack and AwaitSend
+}
+
+void RemoteEnd::acknowledge_own(std::uint64_t number) {
+  take_ack({RemoteKind::ack, 0, 0, view_.lane, 0, number, 0});
+}
+
+Status RemoteEnd::fetch(const WaitView& wait, void* destination, std::uint64_t payload, std::uint64_t bytes) {
+  net::NetworkProxy& proxy = lanes_.proxy();
+  if (is_here(payload)) {
+    const auto kept = proxy.with([&] { return kept_.extract(payload); });
+    std::memcpy(destination, kept.mapped().data(), kept.mapped().size());
+    return Status::ok;
+  }
+  RemoteLanes::Fetching fetching;
+  const std::uint64_t token = proxy.with([&] {
+    const std::uint64_t made = lanes_.begin_fetch(fetching);
+    proxy.take(lanes_.service(), payload, {static_cast<std::byte*>(destination), bytes}, made);
+    return made;
+  });
+  const Status status = wait_until(kProxy, wait, [&] { return kProxy.load_acquire(&fetching.done) != 0; });
+  if (status != Status::ok) proxy.with([&] { lanes_.end_fetch(token); });
+  return status;
+}
+
+void RemoteEnd::refuse(std::uint64_t payload) {
+  lanes_.proxy().with([&] {
+    if (is_here(payload)) {
+      kept_.erase(payload);
+    } else {
+      lanes_.proxy().refuse(payload);
+    }
+  });
+}
+
+}  // namespace onstream::lane

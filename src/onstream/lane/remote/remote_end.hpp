@@ -1,0 +1,87 @@
+// One lane to a peer on another host: the outbox that ops write, and the proxy's side of it. Except for RemoteLane's
+// calls, all is used with the network in hand.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/lane/remote/remote_lanes.hpp"
+
+namespace onstream::lane {
+
+// The first bytes of every network message of a lane.
+enum class RemoteKind : std::uint8_t {
+  units = 1,  // payload: units of the ring from `position` on
+  whole,      // payload: message `number`, announced at `position`
+  offered,    // an offer: the same
+  credit,     // `position`: units that the receiver has consumed
+  ack         // of message `number`; position: the receive's room
+};
+struct RemoteHeader {
+  RemoteKind kind;
+  std::uint8_t refused;  // of an ack: 1 truncated, 2 unmapped
+  std::uint16_t unused;
+  std::int32_t lane;
+  std::uint64_t position;
+  std::uint64_t number;
+  std::uint64_t bytes;
+};
+static_assert(sizeof(RemoteHeader) < net::kMaxHeaderBytes);
+
+class RemoteEnd final : public RemoteLane {
+ public:
+  // Sets the view's pointers into the peer's memory.
+  RemoteEnd(RemoteLanes& lanes, LaneView& view);
+
+  void open() override;
+  void turn() override { lanes_.proxy().turn(); }
+  Status fetch(const WaitView& wait, void* destination, std::uint64_t payload, std::uint64_t bytes) override;
+  void refuse(std::uint64_t payload) override;
+  bool is_here(std::uint64_t payload) const override { return (payload & kKept) != 0; }
+
+  int peer() const { return view_.peer; }
+  bool look();
+  void take_units(const RemoteHeader& header, net::Bytes units);
+  void take_whole(const RemoteHeader& header, net::Bytes payload);
+  void take_offer(const RemoteHeader& header, std::uint64_t offer);
+  void take_credit(const RemoteHeader& header);
+  void take_ack(const RemoteHeader& header);
+  // This rank's own send `number` is through.
+  void acknowledge_own(std::uint64_t number);
+  void lose() { lost_ = true; }
+
+  std::atomic<bool> opened = false;
+
+ private:
+  static constexpr std::uint64_t kKept = std::uint64_t{1} << 55;  // in a payload's name: it lies here
+
+  bool send_messages();
+  bool send_credit();
+  bool send_acks();
+  void flush_units();
+  void send_large(std::uint64_t position, std::uint64_t number, std::uint64_t bytes, std::uint64_t address);
+  void send(const RemoteHeader& header, net::Bytes payload);
+  void announce(const RemoteHeader& header, Header kind, std::uint64_t payload);
+  std::byte* posted_place(std::uint64_t number, std::uint64_t bytes) const;
+  void check_position(const RemoteHeader& header, std::uint64_t units) const;
+  std::byte* unit_at(Line* ring, std::uint64_t position) const;
+  std::uint64_t ring_size() const { return std::uint64_t{1} << view_.ring_shift; }
+
+  RemoteLanes& lanes_;
+  LaneView view_;  // as this rank's ops have it
+  std::vector<std::byte> gathered_;  // units around the end of the ring
+
+  std::uint64_t head_ = 0;     // units of the outbox that are through
+  std::uint64_t flushed_ = 0;  // and of these, that are sent
+  std::uint64_t number_ = 0;   // messages that are through
+  std::uint64_t credit_ = 0;   // told
+  std::vector<std::uint64_t> owed_;  // offers of the peer that this rank's ops have not acknowledged
+  std::unordered_map<std::uint64_t, std::vector<std::byte>> kept_;
+  std::uint64_t last_kept_ = 0;
+  bool lost_ = false;
+};
+
+}  // namespace onstream::lane
