@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -140,8 +141,22 @@ inline void run_ranks(int size, Parameters parameters, const std::function<void(
 
 constexpr double kQuickTimeoutS = 30;
 
+// The whole suite over a network: TEST_NET=sim or ucx, and TEST_NET_RANKS=N for so many ranks of each pretended host.
+inline void use_network(Parameters& parameters) {
+  const char* const network = std::getenv("TEST_NET");
+  if (network == nullptr) return;
+  const char* const ranks = std::getenv("TEST_NET_RANKS");
+  const char* const seed = std::getenv("TEST_NET_SEED");
+  const char* const wheel = std::getenv("ONSTREAM_UCX_WHEEL");
+  parameters.network = network;
+  parameters.host_ranks = ranks == nullptr ? 1 : std::atoi(ranks);
+  if (seed != nullptr) parameters.sim_seed = std::atoi(seed);
+  if (wheel != nullptr) parameters.ucx_wheel = wheel;
+}
+
 inline Parameters quick(const std::string& device) {
   Parameters parameters;
+  use_network(parameters);
   parameters.device = device;
   parameters.timeout_s = kQuickTimeoutS;
   parameters.bootstrap_timeout_s = kQuickTimeoutS;

@@ -57,10 +57,24 @@ constexpr std::array<std::string_view, 7> kLaunchVariables = {
 constexpr std::array<std::string_view, 5> kOtherVariables = {"ONSTREAM_WORLD_", "ONSTREAM_OFFLINE", "ONSTREAM_CUDA",
                                                              "ONSTREAM_BUILD", "ONSTREAM_TEST_"};
 
-// Of other libraries, whose interfaces are in compat/.
-constexpr std::array<const char*, 8> kForeignVariables = {
-    "SHMEM_SYMMETRIC_SIZE", "SHMEM_VERSION", "SHMEM_INFO", "SHMEM_DEBUG",
-    "SMA_SYMMETRIC_SIZE",   "SMA_VERSION",   "SMA_INFO",   "SMA_DEBUG"};
+// Of other libraries, whose interfaces are in compat/, or whose settings we would choose (transport/net/ucx).
+constexpr std::array<const char*, 17> kForeignVariables = {"SHMEM_SYMMETRIC_SIZE",
+                                                           "SHMEM_VERSION",
+                                                           "SHMEM_INFO",
+                                                           "SHMEM_DEBUG",
+                                                           "SMA_SYMMETRIC_SIZE",
+                                                           "SMA_VERSION",
+                                                           "SMA_INFO",
+                                                           "SMA_DEBUG",
+                                                           "UCX_TLS",
+                                                           "UCX_NET_DEVICES",
+                                                           "UCX_LOG_LEVEL",
+                                                           "UCX_KEEPALIVE_INTERVAL",
+                                                           "UCX_TCP_RX_SEG_SIZE",
+                                                           "UCX_TCP_KEEPIDLE",
+                                                           "UCX_TCP_KEEPINTVL",
+                                                           "UCX_TCP_KEEPCNT",
+                                                           "UCX_TCP_USER_TIMEOUT"};
 
 constexpr std::string_view kPrefix = "ONSTREAM_";
 

@@ -126,7 +126,7 @@ class RingReader {
     sender_hears_ = !lane_.remote->is_here(payload);
     Status status = Status::truncated;
     if (bytes <= target.capacity) {
-      status = lane_.remote->fetch(wait_, target.destination, payload, bytes);
+      status = lane_.remote->fetch(wait_, target.destination, payload);
     } else {
       lane_.remote->refuse(payload);
     }

@@ -14,6 +14,9 @@ PlanBuilder::PlanBuilder(std::shared_ptr<Fabric> fabric, std::string name)
 void PlanBuilder::check_peer(const char* what, int peer) const {
   require(peer >= 0 && peer < fabric_->size(), what, " op ", ops_.size(), " of plan '", name_, "': rank ", peer,
           " is not one of the world's 0 to ", fabric_->size() - 1);
+  if (!fabric_->is_remote(peer)) return;
+  fail(ErrorCode::unsupported, what, " op ", ops_.size(), " of plan '", name_, "': rank ", peer,
+       " is on another host, which ops of plans and halos do not reach in this version; messages do");
 }
 
 void PlanBuilder::check_lane(const char* what, int tag) const {

@@ -61,7 +61,7 @@ class Fabric::Implementation {
         mesh_owner_(telling(
             store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
         mesh_(*mesh_owner_),
-        hosts_(launch, parameters, mesh_,
+        hosts_(launch_, parameters_, mesh_,
                {[this](int peer) { board_->set_left(peer); },
                 [this](int peer, const std::string& why) { take_death(peer, why, Logged::now); },
                 [this](const std::string& why) { abort(concat("rank ", launch_.rank, ", network: ", why)); }}),
@@ -105,10 +105,9 @@ class Fabric::Implementation {
     });
     mesh_.on_leave([this](int peer, const std::string&) { hosts_.note_goodbye(peer); });
     mesh_.on_tick([this] { tick(); });
-    if (hosts_.several()) board_->set_turn(hosts_.network()->host_turn());
     mesh_.start();
     try {
-      hosts_.connect(Deadline(parameters_.bootstrap_timeout_s));
+      connect_hosts();
       meet();
     } catch (...) {
       mesh_owner_.reset();  // its thread uses the members that are destroyed next
@@ -138,6 +137,15 @@ class Fabric::Implementation {
     } catch (const std::exception& error) {
       abort(concat("rank ", launch_.rank, ": ", error.what()));
     }
+  }
+
+  void connect_hosts() {
+    if (hosts_.several() && device_->kind() != DeviceKind::host) {
+      fail(ErrorCode::unsupported, "ranks of several hosts use the host device in this version (device=host), and rank ",
+           launch_.rank, " has ", device_->name());
+    }
+    hosts_.connect(Deadline(parameters_.bootstrap_timeout_s));
+    if (hosts_.several()) board_->set_turn(hosts_.network()->host_turn());
   }
 
   // Nobody goes on before all listen.
@@ -517,6 +525,11 @@ const Parameters& Fabric::parameters() const { return implementation_->parameter
 const path::Table& Fabric::paths() const { return implementation_->paths_; }
 const std::shared_ptr<Device>& Fabric::device() const { return implementation_->device_; }
 
+void Fabric::require_one_host(std::string_view what) const {
+  if (network() == nullptr) return;
+  fail(ErrorCode::unsupported, what, " need all ranks on one host in this version; messages, and collectives of a "
+       "world and its teams, go between hosts (docs/hosts.md)");
+}
 bool Fabric::is_remote(int peer) const { return implementation_->hosts_.is_remote(peer); }
 int Fabric::host_of(int peer) const { return implementation_->hosts_.host_of(peer); }
 const std::shared_ptr<net::NetworkProxy>& Fabric::network() const { return implementation_->hosts_.network(); }

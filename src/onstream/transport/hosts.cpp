@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/wire.hpp"
 #include "onstream/transport/net/networks.hpp"
 
@@ -15,16 +16,17 @@ constexpr const char* kEndTopic = "the end of a network";
 // A process that ends closes its network before the mesh tells of it.
 constexpr double kNewsTravelS = 1.0;
 
-net::NetworkSettings settings_of(const Launch& launch, const Parameters& parameters) {
+net::NetworkSettings settings_of(const Launch& launch, const Parameters& parameters, const std::string& name) {
   net::NetworkSettings settings;
   settings.kind = parameters.network;
   settings.rank = launch.rank;
   settings.size = launch.size;
   settings.secret = launch.secret;
-  settings.job = concat(launch.address, ':', launch.port, '/', launch.generation);
+  settings.interface = parameters.network_interface;
+  settings.library = parameters.ucx_library;
+  settings.wheel = parameters.ucx_wheel;
+  settings.name = name;
   settings.seed = static_cast<std::uint64_t>(parameters.sim_seed);
-  settings.interfaces = parameters.network_interface;
-  settings.ucx_library = parameters.ucx_library;
   return settings;
 }
 
@@ -40,19 +42,32 @@ std::vector<int> hosts_of(const Launch& launch, const Parameters& parameters, co
 }  // namespace
 
 Hosts::Hosts(const Launch& launch, const Parameters& parameters, Mesh& mesh, Hooks hooks)
-    : rank_(launch.rank),
+    : launch_(launch),
+      parameters_(parameters),
+      rank_(launch.rank),
       size_(launch.size),
       mesh_(mesh),
       hooks_(std::move(hooks)),
       hosts_(hosts_of(launch, parameters, mesh)) {
-  const bool several = std::ranges::any_of(hosts_, [&](int host) { return host != hosts_.front(); });
-  if (!several) return;
+  several_ = std::ranges::any_of(hosts_, [&](int host) { return host != hosts_.front(); });
+  if (!several_) return;
   mesh_.on(kEndTopic, [this](int peer, const std::string& payload, Fd) {
     const std::lock_guard lock(mutex_);
     announced_[peer] = wire::Unpacker(payload).u64();
     return std::string();
   });
-  const auto open = [settings = settings_of(launch, parameters)](net::NetworkEvents& events) {
+}
+
+std::string Hosts::why_apart(int peer) const {
+  return is_remote(peer) ? concat("rank ", peer, " is on another host") : "";
+}
+
+// The name is a new one for each world: a simulated network goes by it.
+void Hosts::open(Deadline deadline) {
+  constexpr std::size_t kNameBytes = 8;
+  const std::string mine = rank_ == 0 ? to_hex(random_bytes(kNameBytes)) : "";
+  const std::string name = mesh_.all_gather("the network's name", mine, deadline).front();
+  const auto open = [settings = settings_of(launch_, parameters_, name)](net::NetworkEvents& events) {
     return net::open_network(settings, events);
   };
   const auto on_lost = [this](int peer, const std::string& why) {
@@ -60,24 +75,22 @@ Hosts::Hosts(const Launch& launch, const Parameters& parameters, Mesh& mesh, Hoo
     lost_.emplace(peer, LostPeer{why, Deadline(kNewsTravelS)});
   };
   network_ = std::make_shared<net::NetworkProxy>(
-      launch.size, open, net::NetworkProxy::Hooks{on_lost, hooks_.on_left, hooks_.on_failure});
-}
-
-std::string Hosts::why_apart(int peer) const {
-  return is_remote(peer) ? concat("rank ", peer, " is on another host") : "";
+      size_, open, net::NetworkProxy::Hooks{on_lost, hooks_.on_left, hooks_.on_failure});
 }
 
 void Hosts::connect(Deadline deadline) {
-  if (!several()) return;
+  if (!several_) return;
+  open(deadline);
   const std::vector<std::string> all = mesh_.all_gather("the network's addresses", network_->address(), deadline);
   for (int peer = 0; peer < size_; ++peer) {
     if (is_remote(peer)) network_->connect(peer, all[static_cast<std::size_t>(peer)]);
   }
+  (void)mesh_.all_gather("the start of the network", "", deadline);  // nobody sends to a rank that does not know it
   network_->start();
 }
 
 void Hosts::note_goodbye(int peer) {
-  if (!is_remote(peer)) return hooks_.on_left(peer);
+  if (!is_remote(peer) || network_ == nullptr) return hooks_.on_left(peer);
   std::uint64_t sent = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -87,7 +100,6 @@ void Hosts::note_goodbye(int peer) {
 }
 
 void Hosts::tick() {
-  if (!several()) return;
   std::map<int, LostPeer> due;
   {
     const std::lock_guard lock(mutex_);
@@ -104,7 +116,7 @@ void Hosts::tick() {
 }
 
 void Hosts::leave() {
-  if (!several()) return;
+  if (network_ == nullptr) return;
   network_->turn();
   for (int peer = 0; peer < size_; ++peer) {
     const std::uint64_t sent = is_remote(peer) ? network_->sent_to(peer) : 0;

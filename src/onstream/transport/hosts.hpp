@@ -31,13 +31,13 @@ class Hosts {
   // Before the mesh starts.
   Hosts(const Launch& launch, const Parameters& parameters, Mesh& mesh, Hooks hooks);
 
-  bool several() const { return network_ != nullptr; }
+  bool several() const { return several_; }
   bool is_remote(int peer) const { return host_of(peer) != host_of(rank_); }
   // Ranks of one host have one number.
   int host_of(int peer) const { return hosts_.at(static_cast<std::size_t>(peer)); }
   // Why no op of this rank loads from and stores to memory of that one; "" if they share a host.
   std::string why_apart(int peer) const;
-  const std::shared_ptr<net::NetworkProxy>& network() const { return network_; }
+  const std::shared_ptr<net::NetworkProxy>& network() const { return network_; }  // null before connect()
 
   // Collective, once the mesh has started.
   void connect(Deadline deadline);
@@ -54,11 +54,16 @@ class Hosts {
     Deadline limit;
   };
 
+  void open(Deadline deadline);
+
+  const Launch& launch_;
+  const Parameters& parameters_;
   const int rank_;
   const int size_;
   Mesh& mesh_;
   Hooks hooks_;
   std::vector<int> hosts_;
+  bool several_ = false;
   std::mutex mutex_;
   std::map<int, LostPeer> lost_;
   std::map<int, std::uint64_t> announced_;  // by leaving peers: network messages in all

@@ -48,6 +48,7 @@ class Neighbourhood::Implementation {
   Implementation(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget, const std::vector<int>& ranks,
                  const Make& make)
       : fabric_(std::move(fabric)), device_(fabric_->device()), ranks_(ranks), runner_(fabric_) {
+    fabric_->require_one_host("neighbourhoods");
     const auto found = std::ranges::find(ranks, fabric_->rank());
     const int rank = found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
     const auto told = fabric_->agree("the edges of a neighbourhood", [&] {

@@ -17,6 +17,10 @@ Program::Program(const ProgramPlace& place, ScratchPool& spares, const Collectiv
       call_(call),
       element_(call.combine ? call.element_bytes : size_of(call.type)),
       spares_(spares) {
+  make();
+}
+
+void Program::make() {
   switch (call_.kind) {
     case OpKind::barrier: return meet();
     case OpKind::all_reduce:
@@ -188,7 +192,8 @@ void Program::run() const {
     }
   } catch (const std::exception& error) {
     const auto fabric = place_.fabric.lock();
-    if (fabric != nullptr) fabric->abort(concat("the program's own reduction threw on rank ", fabric->rank(), ": ", error.what()));
+    if (fabric == nullptr) return;
+    fabric->abort(concat("the program's own reduction threw on rank ", fabric->rank(), ": ", error.what()));
   }
 }
 

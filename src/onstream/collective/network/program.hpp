@@ -50,6 +50,7 @@ class Program {
   void add(Phase& phase, std::byte* out, std::vector<const std::byte*> inputs, std::size_t bytes);
   void sum(std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes) const;
 
+  void make();
   void move();
   void meet();
   void all_reduce_small();

@@ -18,7 +18,7 @@ class RemoteLane {
   virtual void turn() = 0;
   // Brings the payload of a large message, which its header named by `payload`, to its destination, and waits for it.
   // Ok, timeout, or aborted.
-  virtual Status fetch(const WaitView& wait, void* destination, std::uint64_t payload, std::uint64_t bytes) = 0;
+  virtual Status fetch(const WaitView& wait, void* destination, std::uint64_t payload) = 0;
   // Lets such a payload go.
   virtual void refuse(std::uint64_t payload) = 0;
   // Whether it lies here already: its sender is through, and hears nothing of the receive.

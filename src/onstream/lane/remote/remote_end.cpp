@@ -45,7 +45,8 @@ bool RemoteEnd::look() {
   if (lost_) return false;
   const bool sent = send_messages();
   const bool told = send_credit();
-  return send_acks() || sent || told;
+  const bool took = waiting_ > 0 && take_posted();
+  return send_acks() || sent || told || took;
 }
 
 // All messages that the ops have written since. Small ones that follow each other share a network message.
@@ -185,7 +186,40 @@ void RemoteEnd::take_whole(const RemoteHeader& header, net::Bytes payload) {
 
 void RemoteEnd::take_offer(const RemoteHeader& header, std::uint64_t offer) {
   owed_.push_back(header.number);
+  Offered& offered = offered_[offer];
+  offered = {header.number, header.bytes};
+  waiting_ += 1;
+  if (std::byte* const place = posted_place(header.number, header.bytes)) take(offer, offered, place);
   announce(header, Header::pull, offer);
+}
+
+// Two ranks that wait for their sends before their receives are posted both go on.
+bool RemoteEnd::take_posted() {
+  bool took = false;
+  for (auto& [offer, offered] : offered_) {
+    if (offered.taking) continue;
+    std::byte* const place = posted_place(offered.number, offered.bytes);
+    if (place == nullptr) continue;
+    take(offer, offered, place);
+    took = true;
+  }
+  return took;
+}
+
+void RemoteEnd::take(std::uint64_t offer, Offered& offered, void* destination) {
+  offered.taking = true;
+  waiting_ -= 1;
+  const std::uint64_t token = lanes_.begin_take(*this, offer);
+  lanes_.proxy().take(lanes_.service(), offer, {static_cast<std::byte*>(destination), offered.bytes}, token);
+}
+
+// The sender hears at once: the op of the receive may run much later.
+void RemoteEnd::note_taken(std::uint64_t offer) {
+  const auto found = offered_.find(offer);
+  if (found == offered_.end()) return;
+  std::erase(owed_, found->second.number);
+  send({RemoteKind::ack, 0, 0, view_.lane, 0, found->second.number, 0}, {});
+  kProxy.store_release(&found->second.done, 1);  // pairs with fetch
 }
 
 void RemoteEnd::take_credit(const RemoteHeader& header) {
@@ -207,21 +241,20 @@ void RemoteEnd::acknowledge_own(std::uint64_t number) {
   take_ack({RemoteKind::ack, 0, 0, view_.lane, 0, number, 0});
 }
 
-Status RemoteEnd::fetch(const WaitView& wait, void* destination, std::uint64_t payload, std::uint64_t bytes) {
+Status RemoteEnd::fetch(const WaitView& wait, void* destination, std::uint64_t payload) {
   net::NetworkProxy& proxy = lanes_.proxy();
   if (is_here(payload)) {
     const auto kept = proxy.with([&] { return kept_.extract(payload); });
     std::memcpy(destination, kept.mapped().data(), kept.mapped().size());
     return Status::ok;
   }
-  RemoteLanes::Fetching fetching;
-  const std::uint64_t token = proxy.with([&] {
-    const std::uint64_t made = lanes_.begin_fetch(fetching);
-    proxy.take(lanes_.service(), payload, {static_cast<std::byte*>(destination), bytes}, made);
-    return made;
+  Offered* const offered = proxy.with([&] {
+    Offered& found = offered_.at(payload);
+    if (!found.taking) take(payload, found, destination);
+    return &found;
   });
-  const Status status = wait_until(kProxy, wait, [&] { return kProxy.load_acquire(&fetching.done) != 0; });
-  if (status != Status::ok) proxy.with([&] { lanes_.end_fetch(token); });
+  const Status status = wait_until(kProxy, wait, [&] { return kProxy.load_acquire(&offered->done) != 0; });
+  if (status == Status::ok) proxy.with([&] { offered_.erase(payload); });
   return status;
 }
 
@@ -230,6 +263,8 @@ void RemoteEnd::refuse(std::uint64_t payload) {
     if (is_here(payload)) {
       kept_.erase(payload);
     } else {
+      offered_.erase(payload);
+      waiting_ -= 1;
       lanes_.proxy().refuse(payload);
     }
   });

@@ -38,7 +38,7 @@ class RemoteEnd final : public RemoteLane {
 
   void open() override;
   void turn() override { lanes_.proxy().turn(); }
-  Status fetch(const WaitView& wait, void* destination, std::uint64_t payload, std::uint64_t bytes) override;
+  Status fetch(const WaitView& wait, void* destination, std::uint64_t payload) override;
   void refuse(std::uint64_t payload) override;
   bool is_here(std::uint64_t payload) const override { return (payload & kKept) != 0; }
 
@@ -49,6 +49,8 @@ class RemoteEnd final : public RemoteLane {
   void take_offer(const RemoteHeader& header, std::uint64_t offer);
   void take_credit(const RemoteHeader& header);
   void take_ack(const RemoteHeader& header);
+  // The payload of an offer is in its place.
+  void note_taken(std::uint64_t offer);
   // This rank's own send `number` is through.
   void acknowledge_own(std::uint64_t number);
   void lose() { lost_ = true; }
@@ -56,11 +58,21 @@ class RemoteEnd final : public RemoteLane {
   std::atomic<bool> opened = false;
 
  private:
+  // A large message of the peer. It comes when its receive is posted, or when its op asks, whichever is first.
+  struct Offered {
+    std::uint64_t number;
+    std::uint64_t bytes;
+    bool taking = false;
+    std::uint64_t done = 0;  // its op waits for that
+  };
+  void take(std::uint64_t offer, Offered& offered, void* destination);
+
   static constexpr std::uint64_t kKept = std::uint64_t{1} << 55;  // in a payload's name: it lies here
 
   bool send_messages();
   bool send_credit();
   bool send_acks();
+  bool take_posted();
   void flush_units();
   void send_large(std::uint64_t position, std::uint64_t number, std::uint64_t bytes, std::uint64_t address);
   void send(const RemoteHeader& header, net::Bytes payload);
@@ -79,6 +91,8 @@ class RemoteEnd final : public RemoteLane {
   std::uint64_t number_ = 0;   // messages that are through
   std::uint64_t credit_ = 0;   // told
   std::vector<std::uint64_t> owed_;  // offers of the peer that this rank's ops have not acknowledged
+  std::unordered_map<std::uint64_t, Offered> offered_;
+  std::uint64_t waiting_ = 0;  // of these, that nobody takes yet
   std::unordered_map<std::uint64_t, std::vector<std::byte>> kept_;
   std::uint64_t last_kept_ = 0;
   bool lost_ = false;

@@ -97,15 +97,14 @@ std::uint64_t RemoteLanes::lend(RemoteEnd& end, std::uint64_t number) {
   return last_token_;
 }
 
-std::uint64_t RemoteLanes::begin_fetch(Fetching& fetching) {
-  fetching_.emplace(++last_token_, &fetching);
+std::uint64_t RemoteLanes::begin_take(RemoteEnd& end, std::uint64_t offer) {
+  taking_.emplace(++last_token_, Taking{&end, offer});
   return last_token_;
 }
-void RemoteLanes::end_fetch(std::uint64_t token) { fetching_.erase(token); }
 
 void RemoteLanes::on_taken(std::uint64_t token) {
-  const auto fetching = fetching_.extract(token);
-  if (!fetching.empty()) HostGroup::store_release(&fetching.mapped()->done, 1);  // pairs with RemoteEnd::fetch
+  const auto taking = taking_.extract(token);
+  if (!taking.empty()) taking.mapped().end->note_taken(taking.mapped().offer);
 }
 
 // A whole message has left its sender's memory; that of an offer is told by the receiver's ack.

@@ -50,18 +50,14 @@ class RemoteLanes final : public net::NetworkService {
   void on_released(std::uint64_t token) override;
   void on_lost(int peer) override;
 
-  // A fetch under way. Its waiter owns it.
-  struct Fetching {
-    std::uint64_t done = 0;
-  };
   // A whole message whose memory the network still reads.
   struct Lent {
     RemoteEnd* end = nullptr;
     std::uint64_t number = 0;
   };
   std::uint64_t lend(RemoteEnd& end, std::uint64_t number);
-  std::uint64_t begin_fetch(Fetching& fetching);
-  void end_fetch(std::uint64_t token);
+  // A token for the take of this end's offer.
+  std::uint64_t begin_take(RemoteEnd& end, std::uint64_t offer);
 
  private:
   RemoteEnd& end_of(int peer, std::int32_t lane);
@@ -74,7 +70,11 @@ class RemoteLanes final : public net::NetworkService {
   std::unordered_map<std::uint64_t, std::unique_ptr<RemoteEnd>> ends_;  // by peer and lane
   std::vector<RemoteEnd*> open_;
   std::unordered_map<std::uint64_t, Lent> lent_;
-  std::unordered_map<std::uint64_t, Fetching*> fetching_;
+  struct Taking {
+    RemoteEnd* end = nullptr;
+    std::uint64_t offer = 0;
+  };
+  std::unordered_map<std::uint64_t, Taking> taking_;
   std::uint64_t last_token_ = 0;
 };
 

@@ -1,0 +1,31 @@
+# UCX's headers: those of the Python package libucx, beside the Python that CMake finds, else the system's. The library
+# itself is loaded at run time.
+function(onstream_find_ucx result)
+  set(${result} "" PARENT_SCOPE)
+  if(ONSTREAM_UCX STREQUAL "OFF")
+    message(STATUS "onstream network: none (ONSTREAM_UCX is OFF)")
+    return()
+  endif()
+  find_package(Python3 COMPONENTS Interpreter QUIET)
+  set(hints "")
+  foreach(python "${Python_EXECUTABLE}" "${PYTHON_EXECUTABLE}" "${Python3_EXECUTABLE}")
+    if(python)
+      execute_process(
+        COMMAND ${python} -c "import importlib.util as u; print(u.find_spec('libucx').submodule_search_locations[0])"
+        OUTPUT_VARIABLE package OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+      if(package)
+        list(APPEND hints ${package}/include)
+      endif()
+    endif()
+  endforeach()
+  find_path(ONSTREAM_UCX_INCLUDE ucp/api/ucp.h HINTS ${hints})
+  if(ONSTREAM_UCX_INCLUDE)
+    message(STATUS "onstream network: ucx (${ONSTREAM_UCX_INCLUDE})")
+    set(${result} ${ONSTREAM_UCX_INCLUDE} PARENT_SCOPE)
+  elseif(ONSTREAM_UCX STREQUAL "ON")
+    message(FATAL_ERROR "ONSTREAM_UCX=ON but UCX's headers were not found: python3 -m pip install libucx-cu13, or set "
+                        "ONSTREAM_UCX_INCLUDE to the folder that holds ucp/api/ucp.h")
+  else()
+    message(STATUS "onstream network: none, UCX's headers were not found (python3 -m pip install libucx-cu13)")
+  endif()
+endfunction()
