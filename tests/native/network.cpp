@@ -228,4 +228,4 @@ CONFORMS(a_message_with_another_secret_is_dropped) {
   CHECK(nodes.net(0).describe().find("dropped") != std::string::npos);
   set_log(LogLevel::warn, -1);
 }
-int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
+int main(int argc, char** argv) { return run(argc, argv); }

@@ -178,6 +178,7 @@ bool SimHub::arrives(int rank, SimParcel& parcel) {
   if (parcel.kind == SimKind::lost) return port.lost.contains(parcel.from);
   if (parcel.kind == SimKind::taken) return move_data(rank, parcel);
   const bool known = port.peers.contains(parcel.from) || port.lost.contains(parcel.from);
+  if (parcel.secret != port.secret) ++port.strangers;
   if (!known || parcel.secret != port.secret) return false;
   if (parcel.kind == SimKind::offer) port.received[parcel.offer] = {.from = parcel.from, .bytes = parcel.bytes};
   return true;

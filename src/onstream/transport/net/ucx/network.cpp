@@ -36,13 +36,16 @@ UcxNetwork::~UcxNetwork() {
   drop_unwanted();
   for (const auto& peer : peers_) {
     if (peer == nullptr || peer->endpoint == nullptr) continue;
-    close(*peer, peer->state == UcxPeerState::connected ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+    if (peer->state == UcxPeerState::connected) flush(*peer);
   }
   const auto busy = [](const auto& peer) { return peer != nullptr && peer->in_flight > 0; };
   const Deadline deadline(kGoodbyeS);
   while ((std::any_of(peers_.begin(), peers_.end(), busy) || std::any_of(forgotten_.begin(), forgotten_.end(), busy)) &&
          !deadline.passed()) {
     if (!worker_.turn()) std::this_thread::yield();
+  }
+  for (const auto& peer : peers_) {
+    if (peer != nullptr && peer->endpoint != nullptr) close(*peer);
   }
 }
 
