@@ -9,7 +9,9 @@
 using namespace onstream;
 using namespace onstream::test;
 
-CASE(every_network_of_the_list_has_rows_here) { CHECK(net::network_kinds() == (std::vector<std::string>{"ucx", "sim"})); }
+CASE(every_network_of_the_list_has_rows_here) {
+  CHECK(net::network_kinds() == (std::vector<std::string>{"ucx", "sim"}));
+}
 
 CONFORMS(a_message_arrives_with_its_header) {
   Nodes nodes(kind, 2);

@@ -160,8 +160,8 @@ class Nodes {
 }  // namespace onstream::test
 
 // A case for each network of the list.
-#define CONFORMS(name)                          \
-  static void name(const std::string& kind);    \
-  CASE(name##_over_ucx) { name("ucx"); }        \
-  CASE(name##_over_sim) { name("sim"); }        \
+#define CONFORMS(name)                       \
+  static void name(const std::string& kind); \
+  CASE(name##_over_ucx) { name("ucx"); }     \
+  CASE(name##_over_sim) { name("sim"); }     \
   static void name(const std::string& kind)

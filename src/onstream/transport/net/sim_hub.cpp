@@ -26,8 +26,8 @@ std::uint64_t SimHub::draw(int from, int to, std::uint64_t number) const {
 
 bool SimHub::reaches(int rank, int peer) const {
   const auto from = ports_.find(rank);
-  return from != ports_.end() && !from->second.dead && from->second.peers.contains(peer) &&
-         ports_.contains(peer) && !ports_.at(peer).dead;
+  return from != ports_.end() && !from->second.dead && from->second.peers.contains(peer) && ports_.contains(peer) &&
+         !ports_.at(peer).dead;
 }
 
 SimPort& SimHub::sender(int rank, const SimLoan& loan) {

@@ -52,8 +52,8 @@ UcxNetwork::~UcxNetwork() {
 std::string UcxNetwork::address() const { return text_of(kKind, {identity_, worker_.address()}); }
 
 void UcxNetwork::connect(int peer, const std::string& address) {
-  require(peer >= 0 && peer < static_cast<int>(peers_.size()) && peer != rank_, "rank ", peer,
-          " is no peer of rank ", rank_, " of ", peers_.size());
+  require(peer >= 0 && peer < static_cast<int>(peers_.size()) && peer != rank_, "rank ", peer, " is no peer of rank ",
+          rank_, " of ", peers_.size());
   auto& slot = peers_[static_cast<std::size_t>(peer)];
   require(slot == nullptr, "rank ", peer, " is connected already");
   const NetworkAddress other = read_address(kKind, address);
