@@ -11,6 +11,7 @@ A World is the ranks of a job and all they share; world.py is where to read on.
 
 from __future__ import annotations
 
+from . import _ucx as _ucx  # names the library before a world is made
 from ._arrays import DeviceArray
 from ._core import (
     Block,

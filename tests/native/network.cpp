@@ -9,7 +9,9 @@
 using namespace onstream;
 using namespace onstream::test;
 
-CASE(every_network_of_the_list_has_rows_here) { CHECK(net::network_kinds() == (std::vector<std::string>{"ucx", "sim"})); }
+CASE(every_network_of_the_list_has_rows_here) {
+  CHECK(net::network_kinds() == (std::vector<std::string>{"ucx", "sim"}));
+}
 
 CONFORMS(a_message_arrives_with_its_header) {
   Nodes nodes(kind, 2);
@@ -228,4 +230,4 @@ CONFORMS(a_message_with_another_secret_is_dropped) {
   CHECK(nodes.net(0).describe().find("dropped") != std::string::npos);
   set_log(LogLevel::warn, -1);
 }
-int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
+int main(int argc, char** argv) { return run(argc, argv); }

@@ -88,6 +88,12 @@ class Nodes {
     if (meet) connect_all();
   }
 
+  // Without a word to the peers, who do not turn any more.
+  ~Nodes() {
+    for (int rank = 0; rank < size(); ++rank)
+      for (int peer = 0; peer < size(); ++peer) part(rank, peer);
+  }
+
   void open(int rank, int count, const std::string& secret) {
     const Parameters parameters = Parameters::from_environment();
     net::NetworkSettings settings{.kind = kind_, .rank = rank, .size = count, .secret = secret};
@@ -107,6 +113,13 @@ class Nodes {
     for (int rank = 0; rank < size(); ++rank)
       for (int peer = 0; peer < size(); ++peer)
         if (peer != rank) net(rank).connect(peer, net(peer).address());
+  }
+
+  void part(int rank, int peer) {
+    try {
+      if (at(rank).network != nullptr) net(rank).disconnect(peer);
+    } catch (const Error&) {  // not connected
+    }
   }
 
   int size() const { return static_cast<int>(nodes_.size()); }
@@ -147,8 +160,8 @@ class Nodes {
 }  // namespace onstream::test
 
 // A case for each network of the list.
-#define CONFORMS(name)                          \
-  static void name(const std::string& kind);    \
-  CASE(name##_over_ucx) { name("ucx"); }        \
-  CASE(name##_over_sim) { name("sim"); }        \
+#define CONFORMS(name)                       \
+  static void name(const std::string& kind); \
+  CASE(name##_over_ucx) { name("ucx"); }     \
+  CASE(name##_over_sim) { name("sim"); }     \
   static void name(const std::string& kind)

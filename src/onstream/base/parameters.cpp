@@ -58,7 +58,7 @@ constexpr std::array<std::string_view, 5> kOtherVariables = {"ONSTREAM_WORLD_", 
                                                              "ONSTREAM_BUILD", "ONSTREAM_TEST_"};
 
 // Of other libraries, whose interfaces are in compat/, or whose settings we would choose (transport/net/ucx).
-constexpr std::array<const char*, 17> kForeignVariables = {"SHMEM_SYMMETRIC_SIZE",
+constexpr std::array<const char*, 18> kForeignVariables = {"SHMEM_SYMMETRIC_SIZE",
                                                            "SHMEM_VERSION",
                                                            "SHMEM_INFO",
                                                            "SHMEM_DEBUG",
@@ -69,6 +69,7 @@ constexpr std::array<const char*, 17> kForeignVariables = {"SHMEM_SYMMETRIC_SIZE
                                                            "UCX_TLS",
                                                            "UCX_NET_DEVICES",
                                                            "UCX_LOG_LEVEL",
+                                                           "UCX_HANDLE_ERRORS",
                                                            "UCX_KEEPALIVE_INTERVAL",
                                                            "UCX_TCP_RX_SEG_SIZE",
                                                            "UCX_TCP_KEEPIDLE",

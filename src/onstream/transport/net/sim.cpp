@@ -50,7 +50,7 @@ class SimNetwork final : public Network {
   int descriptor() const override { return hub_->descriptor(rank_); }
   bool arm() override { return hub_->arm(rank_); }
   void disconnect(int peer) override { hub_->disconnect(rank_, peer); }
-  std::string describe() const override { return hub_->describe(); }
+  std::string describe() const override { return hub_->describe(rank_); }
 
  private:
   static void check(Bytes payload) {
@@ -97,7 +97,12 @@ std::shared_ptr<SimNetworks> SimNetworks::named(const std::string& name, const S
 
 std::string SimHub::address(int rank) const { return concat("sim:", name_, ":", rank); }
 
-std::string SimHub::describe() const { return concat("simulated, seed ", options_.seed); }
+std::string SimHub::describe(int rank) const {
+  const Lock lock(mutex_);
+  const std::uint64_t strangers = ports_.at(rank).strangers;
+  const std::string dropped = strangers == 0 ? "" : concat(", ", strangers, " messages of strangers dropped");
+  return concat("simulated, seed ", options_.seed, dropped);
+}
 
 std::unique_ptr<Network> SimHub::open(int rank, const std::string& secret, NetworkEvents& events) {
   const Lock lock(mutex_);

@@ -26,8 +26,8 @@ std::uint64_t SimHub::draw(int from, int to, std::uint64_t number) const {
 
 bool SimHub::reaches(int rank, int peer) const {
   const auto from = ports_.find(rank);
-  return from != ports_.end() && !from->second.dead && from->second.peers.contains(peer) &&
-         ports_.contains(peer) && !ports_.at(peer).dead;
+  return from != ports_.end() && !from->second.dead && from->second.peers.contains(peer) && ports_.contains(peer) &&
+         !ports_.at(peer).dead;
 }
 
 SimPort& SimHub::sender(int rank, const SimLoan& loan) {
@@ -178,6 +178,7 @@ bool SimHub::arrives(int rank, SimParcel& parcel) {
   if (parcel.kind == SimKind::lost) return port.lost.contains(parcel.from);
   if (parcel.kind == SimKind::taken) return move_data(rank, parcel);
   const bool known = port.peers.contains(parcel.from) || port.lost.contains(parcel.from);
+  if (parcel.secret != port.secret) ++port.strangers;
   if (!known || parcel.secret != port.secret) return false;
   if (parcel.kind == SimKind::offer) port.received[parcel.offer] = {.from = parcel.from, .bytes = parcel.bytes};
   return true;

@@ -67,6 +67,7 @@ struct SimPort {
   std::map<int, std::uint64_t> sent;           // messages, by receiver
   std::map<int, std::uint64_t> last_turn;      // of a message's arrival, by receiver
   std::uint64_t in_place_sends = 0;
+  std::uint64_t strangers = 0;  // messages that another secret sent
   Fd bell;
   bool armed = false;
   bool stopped = false;
@@ -86,7 +87,7 @@ class SimHub final : public SimNetworks, public std::enable_shared_from_this<Sim
 
   // For the network of a rank, as network.hpp has them.
   std::string address(int rank) const;
-  std::string describe() const;
+  std::string describe(int rank) const;
   void connect(int rank, int peer, const std::string& address);
   void disconnect(int rank, int peer);
   void send(int rank, int peer, Bytes header, Bytes payload);

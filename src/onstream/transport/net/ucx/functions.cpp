@@ -1,11 +1,13 @@
 #include "onstream/transport/net/ucx/functions.hpp"
 
 #include <dlfcn.h>
+#include <ucs/config/global_opts.h>
 
 #include <type_traits>
 #include <vector>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/foreign_variable.hpp"
 #include "onstream/base/log.hpp"
 
 namespace onstream::net {
@@ -15,7 +17,19 @@ constexpr const char* kLibrary = "libucp.so.0";  // the number of its binary int
 constexpr unsigned kOldestMajor = 1;
 constexpr unsigned kOldestMinor = 13;
 
+// A UCX that nobody else has loaded is quiet, as the caller is told all that it would print, and leaves the signals to
+// the program. The user's own settings win.
+void calm(void* library) {
+  decltype(&::ucs_global_opts_set_value) set = nullptr;
+  void (*disable)() = nullptr;
+  set = reinterpret_cast<decltype(set)>(::dlsym(library, "ucs_global_opts_set_value"));
+  disable = reinterpret_cast<void (*)()>(::dlsym(library, "ucs_debug_disable_signals"));
+  if (set != nullptr && !foreign_variable("UCX_LOG_LEVEL")) (void)set("LOG_LEVEL", "fatal");
+  if (disable != nullptr && !foreign_variable("UCX_HANDLE_ERRORS")) disable();
+}
+
 UcxFunctions loaded_from(const std::string& file) {
+  const bool is_ours = ::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD) == nullptr;
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const why = ::dlerror();
@@ -34,6 +48,7 @@ UcxFunctions loaded_from(const std::string& file) {
     fail(ErrorCode::unsupported, file, " is UCX ", out.version, ", but ", kOldestMajor, ".", kOldestMinor,
          " or a newer 1.x is needed");
   }
+  if (is_ours) calm(library);
   find(out.config_read, "ucp_config_read");
   find(out.config_modify, "ucp_config_modify");
   find(out.config_release, "ucp_config_release");
@@ -49,6 +64,7 @@ UcxFunctions loaded_from(const std::string& file) {
   find(out.set_am_recv_handler, "ucp_worker_set_am_recv_handler");
   find(out.ep_create, "ucp_ep_create");
   find(out.ep_close_nbx, "ucp_ep_close_nbx");
+  find(out.ep_flush_nbx, "ucp_ep_flush_nbx");
   find(out.ep_query, "ucp_ep_query");
   find(out.am_send_nbx, "ucp_am_send_nbx");
   find(out.am_recv_data_nbx, "ucp_am_recv_data_nbx");

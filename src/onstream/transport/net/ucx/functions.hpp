@@ -27,6 +27,7 @@ struct UcxFunctions {
   decltype(&::ucp_worker_set_am_recv_handler) set_am_recv_handler = nullptr;
   decltype(&::ucp_ep_create) ep_create = nullptr;
   decltype(&::ucp_ep_close_nbx) ep_close_nbx = nullptr;
+  decltype(&::ucp_ep_flush_nbx) ep_flush_nbx = nullptr;
   decltype(&::ucp_ep_query) ep_query = nullptr;  // its transports from 1.14 on
   decltype(&::ucp_am_send_nbx) am_send_nbx = nullptr;
   decltype(&::ucp_am_recv_data_nbx) am_recv_data_nbx = nullptr;

@@ -27,21 +27,32 @@ void UcxNetwork::fail_peer(UcxPeer& peer, ucs_status_t status) {
   unsettled_ = true;
 }
 
-void UcxNetwork::close(UcxPeer& peer, unsigned flags) {
+ucp_request_param_t UcxNetwork::ending(UcxPeer& peer, unsigned flags) {
   ucp_request_param_t how{};
   how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  how.cb.send = &UcxNetwork::on_closed;
+  how.cb.send = &UcxNetwork::on_ended;
   how.user_data = &peer;
   how.flags = flags;
-  ++peer.in_flight;
-  ucs_status_ptr_t const request = worker_.ucx().ep_close_nbx(std::exchange(peer.endpoint, nullptr), &how);
-  if (request == nullptr || UCS_PTR_IS_ERR(request)) --peer.in_flight;
+  return how;
 }
 
-void UcxNetwork::on_closed(void* request, ucs_status_t /*status*/, void* peer) noexcept {
-  auto& closed = *static_cast<UcxPeer*>(peer);
-  closed.network->worker_.ucx().request_free(request);
-  --closed.in_flight;
+void UcxNetwork::flush(UcxPeer& peer) {
+  const ucp_request_param_t how = ending(peer, 0);
+  ucs_status_ptr_t const request = worker_.ucx().ep_flush_nbx(peer.endpoint, &how);
+  if (request != nullptr && !UCS_PTR_IS_ERR(request)) ++peer.in_flight;
+}
+
+// Without a word to the peer, which learns of it as of a failure; what UCX still holds ends with an error.
+void UcxNetwork::close(UcxPeer& peer) {
+  const ucp_request_param_t how = ending(peer, UCP_EP_CLOSE_FLAG_FORCE);
+  ucs_status_ptr_t const request = worker_.ucx().ep_close_nbx(std::exchange(peer.endpoint, nullptr), &how);
+  if (request != nullptr && !UCS_PTR_IS_ERR(request)) ++peer.in_flight;
+}
+
+void UcxNetwork::on_ended(void* request, ucs_status_t /*status*/, void* peer) noexcept {
+  auto& ended = *static_cast<UcxPeer*>(peer);
+  ended.network->worker_.ucx().request_free(request);
+  --ended.in_flight;
 }
 
 void UcxNetwork::lose_offers(int peer) {
@@ -63,7 +74,7 @@ bool UcxNetwork::settle(UcxPeer& peer) {
   if (peer.state == UcxPeerState::failing) {
     peer.state = UcxPeerState::closing;
     peer.since = now_ns();
-    if (peer.endpoint != nullptr) close(peer, UCP_EP_CLOSE_FLAG_FORCE);
+    if (peer.endpoint != nullptr) close(peer);
   }
   const int takes = peer.in_flight > 0 ? takes_of(peer) : 0;
   if (peer.in_flight > takes || (takes > 0 && now_ns() - peer.since < kPatienceNs)) return false;

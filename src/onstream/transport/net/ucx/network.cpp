@@ -36,7 +36,7 @@ UcxNetwork::~UcxNetwork() {
   drop_unwanted();
   for (const auto& peer : peers_) {
     if (peer == nullptr || peer->endpoint == nullptr) continue;
-    close(*peer, peer->state == UcxPeerState::connected ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
+    if (peer->state == UcxPeerState::connected) flush(*peer);
   }
   const auto busy = [](const auto& peer) { return peer != nullptr && peer->in_flight > 0; };
   const Deadline deadline(kGoodbyeS);
@@ -44,13 +44,16 @@ UcxNetwork::~UcxNetwork() {
          !deadline.passed()) {
     if (!worker_.turn()) std::this_thread::yield();
   }
+  for (const auto& peer : peers_) {
+    if (peer != nullptr && peer->endpoint != nullptr) close(*peer);
+  }
 }
 
 std::string UcxNetwork::address() const { return text_of(kKind, {identity_, worker_.address()}); }
 
 void UcxNetwork::connect(int peer, const std::string& address) {
-  require(peer >= 0 && peer < static_cast<int>(peers_.size()) && peer != rank_, "rank ", peer,
-          " is no peer of rank ", rank_, " of ", peers_.size());
+  require(peer >= 0 && peer < static_cast<int>(peers_.size()) && peer != rank_, "rank ", peer, " is no peer of rank ",
+          rank_, " of ", peers_.size());
   auto& slot = peers_[static_cast<std::size_t>(peer)];
   require(slot == nullptr, "rank ", peer, " is connected already");
   const NetworkAddress other = read_address(kKind, address);

@@ -29,7 +29,7 @@ struct UcxSettings {
 class UcxNetwork final : public Network {
  public:
   UcxNetwork(const UcxSettings& settings, NetworkEvents& events);
-  // Gives messages that were sent two seconds to leave.
+  // Waits, for two seconds at most, until each peer's UCX has what was sent, which it tells at its next turn.
   ~UcxNetwork() override;
 
   std::string address() const override;
@@ -52,7 +52,7 @@ class UcxNetwork final : public Network {
                                std::size_t bytes, const ucp_am_recv_param_t* how) noexcept;
   static void on_sent(void* request, ucs_status_t status, void* send) noexcept;
   static void on_taken(void* request, ucs_status_t status, std::size_t bytes, void* take) noexcept;
-  static void on_closed(void* request, ucs_status_t status, void* peer) noexcept;
+  static void on_ended(void* request, ucs_status_t status, void* peer) noexcept;
   static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status) noexcept;
 
   // Sending.
@@ -74,7 +74,9 @@ class UcxNetwork final : public Network {
 
   // The end of a peer.
   void fail_peer(UcxPeer& peer, ucs_status_t status);
-  void close(UcxPeer& peer, unsigned flags);
+  static ucp_request_param_t ending(UcxPeer& peer, unsigned flags);
+  void flush(UcxPeer& peer);
+  void close(UcxPeer& peer);
   void lose_offers(int peer);
   bool settle(UcxPeer& peer);
   int takes_of(const UcxPeer& peer);

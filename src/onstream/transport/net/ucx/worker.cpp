@@ -13,13 +13,13 @@ struct UcxSetting {
   std::string value;
 };
 
-// Ranks of one host have the library's own paths, so UCX's shared memory is off. With 80 KiB a message of 64 KiB and its
-// header stays one piece over TCP, which halves its time (25 us one way, 50 by default); 128 KiB is slower again. The
-// times find a dead host within two seconds; by default UCX takes more than a minute.
+// Ranks of one host have the library's own paths, so UCX's shared memory is off. With 80 KiB a message of 64 KiB and
+// its header stays one piece over TCP, which halves its time (25 us one way, 50 by default); 128 KiB is slower again.
+// The times find a dead host within two seconds; by default UCX takes more than a minute.
 std::vector<UcxSetting> our_settings(const std::string& interface) {
   std::vector<UcxSetting> settings = {
-      {"TLS", "^sm"},           {"TCP_RX_SEG_SIZE", "80k"},     {"TCP_KEEPIDLE", "1s"},          {"TCP_KEEPINTVL", "300ms"},
-      {"TCP_KEEPCNT", "3"},     {"TCP_USER_TIMEOUT", "1500ms"}, {"KEEPALIVE_INTERVAL", "500ms"},
+      {"TLS", "^sm"},       {"TCP_RX_SEG_SIZE", "80k"},     {"TCP_KEEPIDLE", "1s"},          {"TCP_KEEPINTVL", "300ms"},
+      {"TCP_KEEPCNT", "3"}, {"TCP_USER_TIMEOUT", "1500ms"}, {"KEEPALIVE_INTERVAL", "500ms"},
   };
   if (interface != "auto") settings.push_back({"NET_DEVICES", interface});
   return settings;
