@@ -15,6 +15,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/host.hpp"
 #include "onstream/bootstrap/mesh/mesh.hpp"
+#include "onstream/bootstrap/mesh/mesh_address.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
 #include "onstream/bootstrap/store/store.hpp"
@@ -293,26 +294,24 @@ CASE(a_rank_that_dies_while_the_mesh_connects_is_named_at_once) {
 constexpr const char* kStart = "the start of the world";
 
 std::string published(const std::string& name, const std::string& nonce) {
-  wire::Packer address;
-  address.text(name).text(nonce).u32(static_cast<std::uint32_t>(::getpid())).text(encode(this_host()));
-  return address.body();
+  return pack(MeshAddress{name, nonce, static_cast<int>(::getpid()), this_host()});
 }
 
-std::string proof(const Launch& launch, int to, const std::string& nonce, std::string_view nonce_there) {
+std::string proof(const Launch& launch, int to, const std::string& nonce, const MeshAddress& there) {
   wire::Packer text;
   text.text("onstream mesh").u32(static_cast<std::uint32_t>(launch.rank)).u32(static_cast<std::uint32_t>(to));
-  return hmac_sha256(launch.secret, text.text(nonce).text(nonce_there).body());
+  return hmac_sha256(launch.secret, text.text(nonce).text(there.nonce).text(there.name).body());
 }
 
 // Connects to rank `to`, and says hello.
 Fd greet(const Launch& launch, int to, const std::string& nonce, const std::string& address) {
-  wire::Unpacker there(address);
-  const Endpoint endpoint{std::string(there.text()), 0};
+  const MeshAddress there = unpack_address(address);
+  const Endpoint endpoint{there.name, 0};
   std::string why;
   Fd socket = connect_once(endpoint, Deadline(kSoonS), why);
   CHECK(socket.valid());
   wire::Packer hello;
-  hello.u32(static_cast<std::uint32_t>(launch.rank)).text(proof(launch, to, nonce, there.text()));
+  hello.u32(static_cast<std::uint32_t>(launch.rank)).text(proof(launch, to, nonce, there));
   send_all(socket, wire::encode(1, hello.body()), Deadline(kSoonS));
   return socket;
 }

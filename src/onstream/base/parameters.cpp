@@ -163,7 +163,7 @@ const char* wanted(std::int64_t) { return "a whole number (KiB, MiB or GiB may f
 
 bool is_choice(std::string_view value, std::string_view choice) {
   constexpr std::size_t kMostDigits = 4;
-  if (choice == "FILE") return !value.empty();
+  if (choice == "FILE" || choice == "NAMES") return !value.empty();
   for (const char c : choice) {
     const std::size_t digits = std::min(value.find_first_not_of("0123456789"), value.size());
     const std::size_t taken = c == 'N' ? digits : 1;

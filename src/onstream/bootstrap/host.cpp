@@ -37,6 +37,10 @@ bool same_host(const Host& left, const Host& right) {
   return left.boot_id == right.boot_id && left.network_namespace == right.network_namespace;
 }
 
+std::string name_of_rank(int rank, int pid, const std::string& other_host) {
+  return concat("rank ", rank, " (pid ", pid, other_host.empty() ? "" : " on ", other_host, ")");
+}
+
 std::string encode(const Host& host) {
   return wire::Packer().text(host.name).text(host.boot_id).text(host.network_namespace).text(host.pid_namespace).body();
 }

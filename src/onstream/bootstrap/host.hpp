@@ -19,6 +19,9 @@ Host this_host();
 // Processes with these two hosts can connect Unix-domain sockets and pass file descriptors.
 bool same_host(const Host& left, const Host& right);
 
+// How messages name a rank: "rank 2 (pid 71)", or "rank 3 (pid 71 on node2)" if it is on another host.
+std::string name_of_rank(int rank, int pid, const std::string& other_host);
+
 // For sending: one line, and back. Throws invalid_argument for text that encode() did not make.
 std::string encode(const Host& host);
 Host decode_host(const std::string& text);

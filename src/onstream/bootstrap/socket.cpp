@@ -8,6 +8,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstddef>
@@ -132,6 +133,8 @@ Fd connect_to(const SocketAddress& place, Deadline deadline, std::string& why) {
   if (error == EINPROGRESS || error == EINTR) {
     if (!wait_for(socket, POLLOUT, deadline)) {
       why = "no answer";
+      socket.reset();
+      errno = ETIMEDOUT;
       return Fd();
     }
     socklen_t bytes = sizeof(error);
@@ -145,8 +148,27 @@ Fd connect_to(const SocketAddress& place, Deadline deadline, std::string& why) {
   }
   if (connected_to_itself(socket)) {
     why = "nobody listens yet";
+    socket.reset();
+    errno = ECONNREFUSED;
     return Fd();
   }
+  return socket;
+}
+
+// Invalid, and errno, if the system does not give the place.
+Fd listening(Endpoint& endpoint, const SocketAddress& place) {
+  Fd socket(::socket(place.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return socket;
+  const int on = 1;
+  // A world may be made again on the port of one just destroyed, whose connections linger in TIME_WAIT.
+  if (!endpoint.is_unix()) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(socket.get(), place.get(), place.bytes) == 0 && ::listen(socket.get(), kBacklog) == 0) {
+    if (!endpoint.is_unix() && endpoint.port == 0) endpoint.port = bound_port(socket);
+    return socket;
+  }
+  const int error = errno;
+  socket.reset();
+  errno = error;
   return socket;
 }
 
@@ -154,23 +176,22 @@ Fd connect_to(const SocketAddress& place, Deadline deadline, std::string& why) {
 
 std::string Endpoint::describe() const { return is_unix() ? address : concat(address, " port ", port); }
 
+Fd listen_near(Endpoint& endpoint) {
+  std::string why;
+  const std::vector<SocketAddress> places = places_of(endpoint, why);
+  require(places.size() == 1, "'", endpoint.address, "' is no number of an interface");
+  return listening(endpoint, places.front());
+}
+
 Fd listen_at(Endpoint& endpoint, ListenScope scope) {
   std::string why;
   std::vector<SocketAddress> places = places_of(endpoint, why);
   if (places.empty()) fail(ErrorCode::system, "rank 0 cannot listen at ", endpoint.describe(), ": ", why);
   if (!endpoint.is_unix() && scope == ListenScope::any_host)
     places = {every_address(places.front().family, endpoint.port)};
-  const int on = 1;
   for (const SocketAddress& place : places) {
-    Fd socket(::socket(place.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket.valid()) continue;
-    // A world may be made again on the port of one just destroyed, whose connections linger in TIME_WAIT.
-    if (!endpoint.is_unix()) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (::bind(socket.get(), place.get(), place.bytes) == 0 && ::listen(socket.get(), kBacklog) == 0) {
-      if (!endpoint.is_unix() && endpoint.port == 0) endpoint.port = bound_port(socket);
-      return socket;
-    }
-    if (errno == EADDRINUSE) return Fd();
+    Fd socket = listening(endpoint, place);
+    if (socket.valid() || errno == EADDRINUSE) return socket;
   }
   fail_errno(concat("rank 0 cannot listen at ", endpoint.describe(),
                     "; ONSTREAM_ADDRESS must name the machine that rank 0 runs on"));
@@ -193,6 +214,30 @@ Fd accept_one(const Fd& listener) {
   if (socket.valid()) send_at_once(socket);
   return socket;
 }
+
+std::string local_number(const Fd& socket) {
+  sockaddr_storage mine{};
+  socklen_t bytes = sizeof(mine);
+  std::array<char, NI_MAXHOST> text{};
+  const auto* address = reinterpret_cast<const sockaddr*>(&mine);
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&mine), &bytes) != 0 || mine.ss_family == AF_UNIX ||
+      ::getnameinfo(address, bytes, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "";
+  return text.data();
+}
+
+void expect_silence(const Fd& socket, double limit_s) {
+  const auto milliseconds = static_cast<unsigned>(std::min(limit_s * 1e3, 1e9));
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
+  // Lost bytes are sent again after 0.2, 0.4, 0.6 s, and not 0.2, 0.6, 1.4 s, so that a short outage is soon over. The
+  // kernel does so where a loss ends the slow start, as it does with reno, which every kernel has, and not with bbr.
+  constexpr std::string_view kReno = "reno";
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof(on));
+}
+
+void end_writing(const Fd& socket) { ::shutdown(socket.get(), SHUT_WR); }
 
 Credentials credentials_of(const Fd& socket) {
   ucred found{};

@@ -30,6 +30,10 @@ enum class ListenScope { this_host, any_host };
 // when it was 0. Returns an invalid Fd when the address is in use; throws system, with advice, for all else.
 Fd listen_at(Endpoint& endpoint, ListenScope scope);
 
+// Listens at one number of this host. Sets endpoint.port when it was 0. Returns an invalid Fd, and errno, when the
+// system does not give it.
+Fd listen_near(Endpoint& endpoint);
+
 // Peers that connect from now on see the user that this process has now: it may have given up another one since.
 void renew_credentials(const Fd& listener);
 
@@ -39,6 +43,14 @@ Fd connect_once(const Endpoint& endpoint, Deadline deadline, std::string& why);
 
 // Invalid when nobody waits to be accepted, or, as errno tells, could not be.
 Fd accept_one(const Fd& listener);
+
+// The number of this end of a TCP connection; "" for another socket.
+std::string local_number(const Fd& socket);
+// A TCP connection that shall survive short outages: the kernel sends soon again, and gives the connection up when the
+// other end has acknowledged nothing for so long.
+void expect_silence(const Fd& socket, double limit_s);
+// The other end reads its end of the stream after all that was written. This end still reads.
+void end_writing(const Fd& socket);
 
 // User id and process id at the other end of a Unix-domain socket, from the kernel.
 struct Credentials {

@@ -58,8 +58,12 @@ class Fabric::Implementation {
         own_memory_(std::make_shared<OwnMemory>(device_)),
         streams_(telling(store_, [&] { return std::make_shared<StreamPool>(device_); })),
         board_(telling(store_, [&] { return std::make_shared<Board>(*device_, *own_memory_, launch, parameters); })),
-        mesh_owner_(telling(
-            store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
+        mesh_owner_(telling(store_,
+                            [&] {
+                              return std::make_unique<Mesh>(
+                                  launch, store_, Deadline(parameters.bootstrap_timeout_s),
+                                  MeshOptions{parameters.network_interface, parameters.network_timeout_s, {}});
+                            })),
         mesh_(*mesh_owner_),
         hosts_(launch_, parameters_, mesh_,
                {[this](int peer) { board_->set_left(peer); },

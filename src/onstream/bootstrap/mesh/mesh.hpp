@@ -1,9 +1,10 @@
-// The mesh: a Unix-domain connection between every two ranks of one host, for control messages and file descriptors,
-// and the thread that listens to them all.
+// The mesh: a connection between every two ranks, for control messages, and the thread that listens to them all. Ranks
+// of one host are connected by Unix-domain sockets, which carry file descriptors too, ranks of different hosts by TCP.
 //
-// Addresses are random names in the abstract namespace, so nothing named is left behind; a connection starts with proof
-// of the job's secret. A connection that ends without goodbye is a death. Handlers run in the mesh's own thread: they
-// must not block on another rank. Nothing here is on the way of an op.
+// Unix-domain addresses are random names in the abstract namespace, so nothing named is left behind; a connection
+// starts with proof of the job's secret. A connection that ends without goodbye is a death, as is the silence of a peer
+// on another host, which otherwise sends at least its pulse. Handlers run in the mesh's own thread: they must not block
+// on another rank. Nothing here is on the way of an op.
 #pragma once
 
 #include <functional>
@@ -14,6 +15,7 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/fd.hpp"
+#include "onstream/bootstrap/mesh/mesh_connect.hpp"
 #include "onstream/bootstrap/store/store.hpp"
 #include "onstream/launch.hpp"
 
@@ -26,9 +28,8 @@ class Mesh {
   using Handler = std::function<Answer(int peer, std::string payload, Fd fd)>;
   using OnDeath = std::function<void(int peer, std::string why)>;
 
-  // Collective. Connects all ranks; throws timeout naming the ranks that did not come, unsupported if a rank is on
-  // another host.
-  Mesh(const Launch& launch, Store& store, Deadline deadline);
+  // Collective. Connects all ranks; throws timeout naming the ranks that did not come.
+  Mesh(const Launch& launch, Store& store, Deadline deadline, const MeshOptions& options = {});
   // Says goodbye to all peers and joins the thread.
   ~Mesh();
   Mesh(const Mesh&) = delete;
@@ -41,9 +42,14 @@ class Mesh {
   // When a peer has said goodbye. All that it sent before has been heard.
   void on_leave(OnDeath function);
   void on_tick(std::function<void()> function);
+  // Asked in a thread of its own, about every tenth of a second, whether this rank may tell peers on other hosts that
+  // it lives: if what else serves them has stopped, false withholds the pulse, and they take this rank for dead. Needed
+  // until the mesh ends; not asked in a world of one host.
+  void on_pulse(std::function<bool()> function);
   void start();
 
-  // Sends a request and blocks for its answer. Throws timeout, or aborted when the peer is dead, naming peer and topic.
+  // Sends a request and blocks for its answer. Throws timeout, or aborted when the peer is dead, naming peer and topic,
+  // and invalid_argument for a file descriptor to a peer on another host.
   // An Error thrown by the peer's handler is thrown here with its text. Any thread but the mesh's own.
   std::string request(int peer, std::string_view topic, std::string_view payload, Fd fd, Deadline deadline);
   // Sends without waiting for an answer. Never throws for a dead peer. Any thread.
@@ -58,7 +64,12 @@ class Mesh {
 
   int host_of(int) const { return 0; }
   bool alive(int peer) const;
-  int pid(int peer) const;  // process id as the kernel gave it to us (SO_PEERCRED)
+  // Process id, as the kernel gave it to us (SO_PEERCRED) or as the peer on another host told it.
+  int pid(int peer) const;
+  // Whether the peer is on this rank's host, so that it can be sent file descriptors; of the rank itself too.
+  bool same_host(int peer) const;
+  // As the peer's host calls itself.
+  const std::string& host_name(int peer) const;
 
  private:
   class Implementation;

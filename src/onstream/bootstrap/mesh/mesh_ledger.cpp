@@ -2,11 +2,11 @@
 
 #include <chrono>
 
-#include "onstream/bootstrap/socket.hpp"
+#include "onstream/bootstrap/host.hpp"
 
 namespace onstream {
 
-std::string MeshLedger::name_of(int peer) const { return concat("rank ", peer, " (pid ", at(peer).pid, ")"); }
+std::string MeshLedger::name_of(int peer) const { return name_of_rank(peer, at(peer).pid, at(peer).other_host); }
 
 bool MeshLedger::alive(int peer) const {
   const std::lock_guard lock(mutex_);

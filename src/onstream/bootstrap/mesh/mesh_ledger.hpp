@@ -29,9 +29,12 @@ class MeshLedger {
 
   int size() const { return static_cast<int>(peers_.size()); }
   // Before any other thread calls: how errors name the peer.
-  void set_pid(int peer, int pid) { at(peer).pid = pid; }
+  void set_process(int peer, int pid, std::string other_host) {
+    at(peer).pid = pid;
+    at(peer).other_host = std::move(other_host);
+  }
   int pid(int peer) const { return at(peer).pid; }
-  std::string name_of(int peer) const;  // "rank 2 (pid 71)"
+  std::string name_of(int peer) const;  // "rank 2 (pid 71)", "rank 3 (pid 71 on node2)"
   bool alive(int peer) const;
 
   // --- the caller's side ---
@@ -58,6 +61,7 @@ class MeshLedger {
  private:
   struct PeerRecord {
     int pid = 0;
+    std::string other_host;  // "" if it is this rank's
     PeerGone gone = PeerGone::no;
     std::string why;
   };

@@ -47,6 +47,7 @@ bool MeshLink::write_some() {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == ETOOMANYREFS)) return true;
     if (sent < 0) return false;
+    written_ns_ = now_ns();
     front.sent += static_cast<std::size_t>(sent);
     front.fd.reset();
     if (front.sent == front.bytes.size()) outgoing_.pop_front();
@@ -54,11 +55,10 @@ bool MeshLink::write_some() {
   return true;
 }
 
-Received MeshLink::read_some() {
+Received MeshLink::read_some(int most_chunks) {
   constexpr std::size_t kChunkBytes = std::size_t{64} << 10;
-  constexpr int kChunks = 16;  // then the other peers get their turn
   std::array<char, kChunkBytes> chunk;
-  for (int i = 0; i < kChunks; ++i) {
+  for (int i = 0; i < most_chunks; ++i) {
     iovec part{chunk.data(), chunk.size()};
     ControlBuffer control{};
     msghdr message{};

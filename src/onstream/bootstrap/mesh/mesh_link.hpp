@@ -1,7 +1,8 @@
 // One connection of the mesh: frames with file descriptors beside them, written and read without blocking.
 //
 // A descriptor travels with the first byte of its frame (SCM_RIGHTS), so it is there when the frame is complete. Used
-// by one thread at a time: the mesh's own, or the constructing one before that runs.
+// by one thread at a time: the mesh's own, or the constructing one before that runs; the functions that write also by
+// the thread of the pulse, under the mesh's lock for writing.
 #pragma once
 
 #include <deque>
@@ -33,9 +34,11 @@ class MeshLink {
   bool has_to_write() const { return !outgoing_.empty(); }
   // Writes as much as the kernel takes. False when the other end is gone.
   bool write_some();
-  // Reads the bytes that have come, up to about a megabyte. `end` when the other end is gone; next() still gives
-  // earlier frames.
-  Received read_some();
+  // When the kernel last took bytes; 0: never.
+  std::uint64_t written_ns() const { return written_ns_; }
+  // Reads the bytes that have come, up to so many chunks of 64 KiB; then the other peers get their turn. `end` when the
+  // other end is gone; next() still gives earlier frames.
+  Received read_some(int most_chunks = 16);
   // The next whole frame. Throws invalid_argument for malformed bytes.
   std::optional<ReceivedFrame> next();
   void close();
@@ -50,6 +53,7 @@ class MeshLink {
   ssize_t send_front();
 
   Fd socket_;
+  std::uint64_t written_ns_ = 0;
   wire::FrameReader reader_;
   std::deque<Fd> received_fds_;
   std::deque<QueuedFrame> outgoing_;

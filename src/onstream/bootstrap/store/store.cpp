@@ -66,6 +66,7 @@ class Store::Implementation {
   }
 
   int port() const { return endpoint_.port; }
+  std::string local_number() const { return socket_.valid() ? onstream::local_number(socket_) : ""; }
 
   void set(std::string_view key, std::string_view value) {
     if (launch_.size == 1) {
@@ -287,6 +288,7 @@ Store::Store(const Launch& launch, Deadline deadline)
 Store::~Store() = default;
 
 int Store::port() const { return implementation_->port(); }
+std::string Store::local_number() const { return implementation_->local_number(); }
 void Store::set(std::string_view key, std::string_view value) { implementation_->set(key, value); }
 std::string Store::get(std::string_view key, Deadline deadline) { return implementation_->get(key, deadline); }
 void Store::tell_failure(const std::string& what) { implementation_->tell_failure(what); }

@@ -25,6 +25,8 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   int port() const;
+  // This end of the TCP connection to rank 0, as a number; "" if there is none.
+  std::string local_number() const;
   // The first value of a key stays, from whichever rank.
   void set(std::string_view key, std::string_view value);
   // Blocks until the key is set. Throws timeout naming the key.
