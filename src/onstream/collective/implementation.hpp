@@ -62,7 +62,7 @@ class Collective::Implementation {
   const std::vector<int>& ranks() const { return ranks_; }
   const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
   const std::shared_ptr<collective::BlockBudget>& budget() const { return budget_; }  // of all channels of the world
-  const std::shared_ptr<collective::NetworkLanes>& lanes() const { return lanes_; }    // of a world of several hosts
+  const std::shared_ptr<collective::NetworkLanes>& lanes() const { return lanes_; }   // of a world of several hosts
   bool spans_hosts() const { return network_ != nullptr; }
   std::size_t device_bytes() const { return compiler_.scratch_bytes() + channels_.device_bytes(); }
 
@@ -236,7 +236,8 @@ class Collective::Implementation {
     if (has_nothing_to_do(call)) return {};
     if (network_ != nullptr) {
       channels_.check_number(call.channel);
-      return {&network_->order(call.channel), std::make_shared<const collective::CompiledCall>(network_->compile(call))};
+      return {&network_->order(call.channel),
+              std::make_shared<const collective::CompiledCall>(network_->compile(call))};
     }
     collective::Channel& channel = channels_.of(call);
     auto work = std::make_shared<const collective::CompiledCall>(compile_next(channel, call));

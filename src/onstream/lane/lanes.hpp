@@ -12,7 +12,7 @@
 namespace onstream {
 
 struct LaneShape {
-  std::size_t lanes;   // of each pair of ranks
+  std::size_t lanes;  // of each pair of ranks
   std::size_t ring_bytes;
   std::size_t spread_lanes;  // of these, the first ones, which have rings of spread_bytes
   std::size_t spread_bytes;

@@ -154,7 +154,7 @@ path::Transfer Router::transfer_of(const SendRoute& route, const Outgoing& messa
 }
 
 std::string Router::explain_network(const Outgoing& message) const {
-  const std::string_view way = message.bytes <= ll_max_            ? "in the ring of its tag"
+  const std::string_view way = message.bytes <= ll_max_              ? "in the ring of its tag"
                                : message.bytes <= net::kMaxSendBytes ? "whole, from its place to the receive's"
                                                                      : "when the receive takes it (rendezvous)";
   return concat("to rank ", message.peer, ", ", human_bytes(message.bytes), " take path net, ", way, ": rank ",
@@ -247,8 +247,8 @@ RecvRoute Router::recv(const Incoming& message, lane::Completion completion, Rin
   const MemoryInfo info = fabric_.device()->inspect(destination);
   // The ring carries bytes to plain memory for less than the cost of a system call; looking there takes one too.
   const bool remote = fabric_.is_remote(peer);
-  const bool by_ring = on_host_ && (remote || (info.kind == MemoryKind::host && !posted && path == Path::automatic)) &&
-                       bytes <= ll_max_;
+  const bool by_ring =
+      on_host_ && (remote || (info.kind == MemoryKind::host && !posted && path == Path::automatic)) && bytes <= ll_max_;
   if (!by_ring) check_buffer(*fabric_.device(), info, destination, bytes);
   if (!info.kernel_access) {
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <memory>
 
+#include "onstream/lane/lanes.hpp"
 #include "onstream/lane/send.hpp"
 #include "onstream/message/bounce.hpp"
-#include "onstream/lane/lanes.hpp"
 #include "onstream/message/message.hpp"
 #include "onstream/path/choose.hpp"
 #include "onstream/transport/fabric.hpp"

@@ -145,8 +145,9 @@ class Fabric::Implementation {
 
   void connect_hosts() {
     if (hosts_.several() && device_->kind() != DeviceKind::host) {
-      fail(ErrorCode::unsupported, "ranks of several hosts use the host device in this version (device=host), and rank ",
-           launch_.rank, " has ", device_->name());
+      fail(ErrorCode::unsupported,
+           "ranks of several hosts use the host device in this version (device=host), and rank ", launch_.rank, " has ",
+           device_->name());
     }
     hosts_.connect(Deadline(parameters_.bootstrap_timeout_s));
     if (hosts_.several()) board_->set_turn(hosts_.network()->host_turn());
@@ -531,7 +532,8 @@ const std::shared_ptr<Device>& Fabric::device() const { return implementation_->
 
 void Fabric::require_one_host(std::string_view what) const {
   if (network() == nullptr) return;
-  fail(ErrorCode::unsupported, what, " need all ranks on one host in this version; messages, and collectives of a "
+  fail(ErrorCode::unsupported, what,
+       " need all ranks on one host in this version; messages, and collectives of a "
        "world and its teams, go between hosts (docs/hosts.md)");
 }
 bool Fabric::is_remote(int peer) const { return implementation_->hosts_.is_remote(peer); }

@@ -57,8 +57,8 @@ class Fabric {
   void require_one_host(std::string_view what) const;
   // Whether the rank is on another host than this one: then no op loads from or stores to its memory.
   bool is_remote(int peer) const;
-  int host_of(int peer) const;                                    // ranks of one host have one number
-  const std::shared_ptr<net::NetworkProxy>& network() const;      // null in a world of one host
+  int host_of(int peer) const;                                // ranks of one host have one number
+  const std::shared_ptr<net::NetworkProxy>& network() const;  // null in a world of one host
   // Once, before anything is sent: which sends may end before their receives begin, for stories of a failure.
   void set_ahead(const Ahead& ahead);
 

@@ -51,11 +51,18 @@ Hosts::Hosts(const Launch& launch, const Parameters& parameters, Mesh& mesh, Hoo
       hosts_(hosts_of(launch, parameters, mesh)) {
   several_ = std::ranges::any_of(hosts_, [&](int host) { return host != hosts_.front(); });
   if (!several_) return;
+  mesh_.on_pulse([this] { return turns(); });
   mesh_.on(kEndTopic, [this](int peer, const std::string& payload, Fd) {
     const std::lock_guard lock(mutex_);
     announced_[peer] = wire::Unpacker(payload).u64();
     return std::string();
   });
+}
+
+// Whether the network still moves: its thread looks there ten times a second.
+bool Hosts::turns() const {
+  constexpr std::uint64_t kStandsStillNs = 10'000'000'000;
+  return network_ == nullptr || now_ns() - network_->turned_at_ns() < kStandsStillNs;
 }
 
 std::string Hosts::why_apart(int peer) const {
@@ -74,8 +81,8 @@ void Hosts::open(Deadline deadline) {
     const std::lock_guard lock(mutex_);
     lost_.emplace(peer, LostPeer{why, Deadline(kNewsTravelS)});
   };
-  network_ = std::make_shared<net::NetworkProxy>(
-      size_, open, net::NetworkProxy::Hooks{on_lost, hooks_.on_left, hooks_.on_failure});
+  network_ = std::make_shared<net::NetworkProxy>(size_, open,
+                                                 net::NetworkProxy::Hooks{on_lost, hooks_.on_left, hooks_.on_failure});
 }
 
 void Hosts::connect(Deadline deadline) {

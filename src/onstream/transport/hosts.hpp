@@ -1,8 +1,8 @@
 // Hosts: which ranks share this rank's host, and the network to all others.
 //
-// A world of one host has no network, and nothing of it is loaded. Parameter host_ranks makes hosts of any so many ranks,
-// for tests on one machine. The end is told over the mesh: a rank that leaves says how many network messages it has sent,
-// and counts as gone when they have come.
+// A world of one host has no network, and nothing of it is loaded. Parameter host_ranks makes hosts of any so many
+// ranks, for tests on one machine. The end is told over the mesh: a rank that leaves says how many network messages it
+// has sent, and counts as gone when they have come.
 #pragma once
 
 #include <functional>
@@ -55,6 +55,7 @@ class Hosts {
   };
 
   void open(Deadline deadline);
+  bool turns() const;
 
   const Launch& launch_;
   const Parameters& parameters_;

@@ -57,6 +57,7 @@ class Mesh::Implementation {
       peer.process = std::move(connected[i].process);
       peer.host_name = std::move(connected[i].host_name);
       peer.same_host = connected[i].same_host;
+      peer.host = connected[i].host;
       // Its pulse begins with its start(), which the others wait for as long as for its connection.
       peer.heard_ns = static_cast<std::uint64_t>(deadline.left_s() * 1e9);
       ledger_.set_process(static_cast<int>(i), connected[i].pid, peer.same_host ? "" : peer.host_name);
@@ -130,6 +131,11 @@ class Mesh::Implementation {
     return peers_[static_cast<std::size_t>(peer)].same_host;
   }
 
+  int host_of(int peer) const {
+    require_rank(peer);
+    return peers_[static_cast<std::size_t>(peer)].host;
+  }
+
   const std::string& host_name(int peer) const {
     require_rank(peer);
     return peers_[static_cast<std::size_t>(peer)].host_name;
@@ -140,7 +146,8 @@ class Mesh::Implementation {
     MeshLink link;  // of the mesh's thread, as `process`; that of the pulse may write under write_mutex_
     Fd process;
     std::uint64_t heard_ns = 0;  // of the mesh's thread: when something came last, by clock_; or later
-    bool same_host = true;       // fixed, as host_name
+    bool same_host = true;       // fixed, as host and host_name
+    int host = 0;
     std::string host_name;
     std::vector<std::pair<std::string, Fd>> queued;  // guarded by outbox_mutex_
   };
@@ -544,6 +551,7 @@ std::vector<std::string> Mesh::all_gather(std::string_view topic, std::string_vi
 void Mesh::fail_all(const std::string& reason) { implementation_->fail_all(reason); }
 bool Mesh::alive(int peer) const { return implementation_->alive(peer); }
 int Mesh::pid(int peer) const { return implementation_->pid(peer); }
+int Mesh::host_of(int peer) const { return implementation_->host_of(peer); }
 bool Mesh::same_host(int peer) const { return implementation_->same_host(peer); }
 const std::string& Mesh::host_name(int peer) const { return implementation_->host_name(peer); }
 

@@ -62,12 +62,13 @@ class Mesh {
   // mesh itself goes on: notices still travel. Any thread.
   void fail_all(const std::string& reason);
 
-  int host_of(int) const { return 0; }
   bool alive(int peer) const;
   // Process id, as the kernel gave it to us (SO_PEERCRED) or as the peer on another host told it.
   int pid(int peer) const;
   // Whether the peer is on this rank's host, so that it can be sent file descriptors; of the rank itself too.
   bool same_host(int peer) const;
+  // Ranks of one host have one number: that of the first of them.
+  int host_of(int peer) const;
   // As the peer's host calls itself.
   const std::string& host_name(int peer) const;
 

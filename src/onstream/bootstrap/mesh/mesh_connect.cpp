@@ -92,6 +92,8 @@ class Connector {
     peer.pid = address.pid;
     peer.host_name = address.host.name;
     peer.same_host = same_host(mine, address.host);
+    const auto beside = [&](const MeshAddress& other) { return same_host(other.host, address.host); };
+    peer.host = static_cast<int>(std::ranges::find_if(addresses_, beside) - addresses_.begin());
     // The first pid namespaces of all hosts have one name.
     if (rank == launch_.rank || !peer.same_host || address.host.pid_namespace != mine.pid_namespace) return;
     // No library call on older systems. Sets close-on-exec by itself.

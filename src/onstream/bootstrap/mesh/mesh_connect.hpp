@@ -23,6 +23,7 @@ struct ConnectedPeer {
   int pid = 0;
   std::string host_name;
   bool same_host = true;
+  int host = 0;  // the first rank of its host
   Fd process;  // a pidfd: readable when the process has ended; invalid where the kernel, a pid namespace or another
                // host forbids it
 };

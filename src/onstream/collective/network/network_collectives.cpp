@@ -59,8 +59,8 @@ void NetworkCollectives::check(const CollectiveCall& call) {
 }
 
 CompiledCall NetworkCollectives::compile(const CollectiveCall& call) const {
-  const ProgramPlace place{fabric_, fabric_->wait_view(),         lanes_.get(), first_lane_ + call.channel,
-                           &ranks_, rank_, kSmallBytes};
+  const ProgramPlace place{fabric_, fabric_->wait_view(), lanes_.get(), first_lane_ + call.channel, &ranks_,
+                           rank_,   kSmallBytes};
   const auto program = std::make_shared<const Program>(place, *spares_, call);
   CompiledCall work;
   KernelLaunch launch;

@@ -13,10 +13,7 @@
 namespace onstream::collective {
 
 Program::Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call)
-    : place_(place),
-      call_(call),
-      element_(call.combine ? call.element_bytes : size_of(call.type)),
-      spares_(spares) {
+    : place_(place), call_(call), element_(call.combine ? call.element_bytes : size_of(call.type)), spares_(spares) {
   make();
 }
 

@@ -50,8 +50,8 @@
 #include <cstring>
 
 #include "onstream/base/clock.hpp"
-#include "onstream/device/kernel/interrupt.hpp"
 #include "onstream/device/kernel/host_turn.hpp"
+#include "onstream/device/kernel/interrupt.hpp"
 #include "onstream/device/kernel/remote_process.hpp"
 
 // ONSTREAM_EITHER and ONSTREAM_EITHER_CALL are BODY and CALL for code that a file for nvcc may instantiate over both
@@ -232,8 +232,8 @@ class HostGroup {
     return true;
   }
 
-  // The same where the thread moves the network along: each round looks there, and costs ten times as much. It sleeps on
-  // the network's descriptor, so it is late for a rank of its own host only.
+  // The same where the thread moves the network along: each round looks there, and costs ten times as much. It sleeps
+  // on the network's descriptor, so it is late for a rank of its own host only.
   static bool pause(std::uint32_t round, std::uint32_t spins, const HostTurn& turn) {
     constexpr std::uint32_t kSpins = 256;
     constexpr std::uint32_t kYields = 64;

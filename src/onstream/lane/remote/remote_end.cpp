@@ -237,9 +237,7 @@ void RemoteEnd::take_ack(const RemoteHeader& header) {
   if (kProxy.load_relaxed(ack) < word) kProxy.store_release(ack, word);  // pairs with wait_for_ack and AwaitSend
 }
 
-void RemoteEnd::acknowledge_own(std::uint64_t number) {
-  take_ack({RemoteKind::ack, 0, 0, view_.lane, 0, number, 0});
-}
+void RemoteEnd::acknowledge_own(std::uint64_t number) { take_ack({RemoteKind::ack, 0, 0, view_.lane, 0, number, 0}); }
 
 Status RemoteEnd::fetch(const WaitView& wait, void* destination, std::uint64_t payload) {
   net::NetworkProxy& proxy = lanes_.proxy();

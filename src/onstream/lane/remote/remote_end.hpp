@@ -83,13 +83,13 @@ class RemoteEnd final : public RemoteLane {
   std::uint64_t ring_size() const { return std::uint64_t{1} << view_.ring_shift; }
 
   RemoteLanes& lanes_;
-  LaneView view_;  // as this rank's ops have it
+  LaneView view_;                    // as this rank's ops have it
   std::vector<std::byte> gathered_;  // units around the end of the ring
 
-  std::uint64_t head_ = 0;     // units of the outbox that are through
-  std::uint64_t flushed_ = 0;  // and of these, that are sent
-  std::uint64_t number_ = 0;   // messages that are through
-  std::uint64_t credit_ = 0;   // told
+  std::uint64_t head_ = 0;           // units of the outbox that are through
+  std::uint64_t flushed_ = 0;        // and of these, that are sent
+  std::uint64_t number_ = 0;         // messages that are through
+  std::uint64_t credit_ = 0;         // told
   std::vector<std::uint64_t> owed_;  // offers of the peer that this rank's ops have not acknowledged
   std::unordered_map<std::uint64_t, Offered> offered_;
   std::uint64_t waiting_ = 0;  // of these, that nobody takes yet

@@ -38,6 +38,7 @@ void NetworkProxy::connect(int peer, const std::string& address) {
 }
 
 void NetworkProxy::start() {
+  turned_at_ns_.store(now_ns(), std::memory_order_relaxed);
   thread_ = quiet_thread([this] { serve_alone(); });
 }
 
