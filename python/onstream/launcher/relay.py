@@ -27,7 +27,7 @@ LONGEST_TOLD = 1 << 16  # of a line that is repeated at the end
 class Screen:
     """Whose lines were written last, how many of its standard error stand together there, and whose line has not ended."""
 
-    pipe: BinaryIO | None = None
+    source: Source | None = None
     lines: int = 0
     unended: Source | None = None
 
@@ -40,7 +40,7 @@ class Screen:
 class Source:
     """One output stream of one rank: cut into lines, each with its prefix. Standard error goes out when it pauses."""
 
-    pipe: BinaryIO
+    pipe: BinaryIO | None  # None: of a rank on another host
     sink: BinaryIO
     screen: Screen
     prefix: bytes
@@ -55,10 +55,15 @@ class Source:
 
     def read(self) -> bool:
         """Passes on the bytes that are there. False at the end of the stream."""
+        assert self.pipe is not None
         try:
             chunk = os.read(self.pipe.fileno(), 1 << 16)
         except BlockingIOError:
             return True
+        return self.take(chunk)
+
+    def take(self, chunk: bytes) -> bool:
+        """Passes on these bytes. None are the end of the stream, and False."""
         if not chunk:
             self.finish()
             return False
@@ -119,8 +124,8 @@ class Source:
             text, self.screen.unended = b"\n" + text, None
         if not ended:
             self.screen.unended = self
-        if self.screen.pipe is not self.pipe:
-            self.screen.pipe, self.screen.lines = self.pipe, 0
+        if self.screen.source is not self:
+            self.screen.source, self.screen.lines = self, 0
         self.screen.lines += len(lines)
         if self.tail is not None:
             self.tail.extend(line[:LONGEST_TOLD] for line in lines)
