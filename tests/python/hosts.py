@@ -32,7 +32,7 @@ SWITCH = "bridge"
 MOST = 26  # their names are letters
 ROOT_TOOLS = "/usr/sbin:/sbin"
 
-# What a host's process does before it waits. Its own /sys, as programs look for their links there.
+# The first steps of a host's process, which then waits. Its own /sys, as programs look for their links there.
 SETUP = """
 set -e
 hostname "$1"

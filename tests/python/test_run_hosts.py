@@ -17,6 +17,7 @@ import pytest
 from hosts import Net, hosts
 from onstream.launcher import hosts as lists
 from onstream.launcher.frames import Frame, Frames, Kind
+from test_launcher import at_a_terminal
 
 SOON_S = 60.0
 RANK = "import os, signal, socket, sys, time\nrank = int(os.environ['ONSTREAM_RANK'])\nhost = socket.gethostname()\n"
@@ -244,6 +245,15 @@ def test_rank_0_reads_standard_input_wherever_it_is(job: Job, tmp_path: Path) ->
         assert done.stdout == f"[0] b {sums[text]}\n", done.stderr
 
 
+def test_rank_0_on_another_host_reads_what_is_typed_at_a_terminal(job: Job) -> None:
+    program = "print('hello', input('name? '), repr(sys.stdin.read()))"
+    with at_a_terminal(job.net.hosts[0].command(job.command("b:1", program))) as (running, terminal):
+        terminal.wait_for("[0] name? ")
+        terminal.type("Ada\nmore\n\x04")
+        terminal.wait_for("hello Ada 'more\\n'\n")
+        assert running.wait(SOON_S) == 0
+
+
 def test_input_that_rank_0_does_not_read_holds_nothing_up(job: Job) -> None:
     assert job.run("b:1,c:1", "print('done')", stdin="x" * 1_000_000).returncode == 0
 
@@ -300,6 +310,18 @@ def test_an_interrupt_ends_the_job_with_its_code(job: Job) -> None:
         _, errors = running.communicate(timeout=SOON_S)
         assert running.returncode == 128 + signal.SIGINT
         assert errors.splitlines()[-1] == "onstream run: interrupted by SIGINT"
+
+
+def test_an_interrupt_ends_the_wait_for_hosts(job: Job) -> None:
+    ssh = job.make_ssh("ssh-that-waits", "sleep 60; true")
+    told = job.folder / "waits"
+    ssh.write_text(ssh.read_text().replace("sleep 60", f"touch {told}; sleep 60"))
+    with job.running("a:1,b:1", "", "--ssh", str(ssh)) as running:
+        wait_for("ssh runs", told.exists)
+        running.send_signal(signal.SIGINT)
+        out, errors = running.communicate(timeout=SOON_S)
+        assert (running.returncode, out) == (128 + signal.SIGINT, "")
+        assert errors == "onstream run: ended by SIGINT before the ranks started\n"
 
 
 def test_ranks_stop_and_continue_with_the_launcher(job: Job) -> None:
@@ -396,7 +418,11 @@ def test_ssh_itself_says_that_nobody_listens(job: Job) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "told"),
     [
-        ("--python", "/no/python", "host b starts no ranks: {ssh} ended with code 127: sh: 1: exec: /no/python: not found"),
+        (
+            "--python",
+            "/no/python",
+            "host b starts no ranks: {ssh} ended with code 127: sh: 1: exec: /no/python: not found",
+        ),
         ("--python", "/usr/bin/env", "host b starts no ranks: {ssh} ended with code "),
         ("--ssh", "/no/ssh", "cannot start '/no/ssh', which reaches host b: No such file or directory"),
     ],

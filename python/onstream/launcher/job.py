@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
-from . import hosts, signals, verdict
+from . import signals, verdict
 from .hosts import HostError, Place, Way
 from .rank import TAIL_LINES, LocalRank, Rank, child_preparation, story
 from .relay import Screen, Source, Typing
-from .remote import Connection, Feed, RemoteRank, Told
+from .remote import Connection, Feed, RemoteRank, Told, meeting_of
 from .standard import CODE_READER_GONE, OutputError
-from .start import Meeting, environment, meeting_on_one_host, passed_on, start_rank
+from .start import Meeting, environment, passed_on, start_rank
 
 KILL_AFTER_S = 2.0  # between SIGTERM and SIGKILL
 DRAIN_S = 1.0  # for output that somebody else than a rank still holds open
@@ -85,14 +85,14 @@ class Job:
             for connection in self.connections:
                 self._forget(connection)
             return
-        meeting = self._choose_meeting(places, way)
+        meeting = meeting_of(self.size, places, self.connections, way.address)
         elsewhere = iter(self.connections)
         for place in places:
             if place.here:
                 self._start_here(given, place, meeting)
             else:
                 self._start_on(next(elsewhere), given, meeting, way)
-        if self.typing is not None and self.feed is None:
+        if self.typing is not None:
             self.typing.close_reader()
         if self.timeout_s is not None:
             self._end_at(self.now() + self.timeout_s)
@@ -167,24 +167,6 @@ class Job:
                 if connection.over or (connection.hello is None and self.now() > limit):
                     raise HostError(connection.why_no_hello())
 
-    def _choose_meeting(self, places: Sequence[Place], way: Way) -> Meeting:
-        if len(places) == 1:
-            return meeting_on_one_host(self.size)
-        first = self.connections[0].hello or {}
-        if places[0].here:
-            # Where ssh knows the host by another name than this machine does, the host tells who came.
-            seen = (first["connection"] or [""])[0]
-            address = way.address or hosts.own_address(self.connections[0].place.name) or seen
-            port = hosts.free_port()
-        else:
-            name = places[0].name
-            seen = (first["connection"] or ["", "", ""])[2]
-            address = way.address or (hosts.bare(name) if hosts.is_known(name) or not seen else seen)
-            port = first["port"]
-        if not address:
-            raise HostError("no address of this host is known to the others; name one: --address")
-        return Meeting(self.size, address, port)
-
     def _start_on(self, connection: Connection, given: Given, meeting: Meeting, way: Way) -> None:
         place = connection.place
         for number in place.ranks:
@@ -197,13 +179,11 @@ class Job:
         fed = place.first == 0 and 0 in given.descriptors
         if fed:
             self.feed = Feed(0 if self.typing is None else self.typing.reader, connection)
-        connection.send(
+        connection.start_ranks(
             {
                 "command": [os.fspath(word) for word in given.command],
                 "environment": passed_on(given.env, way.variables),
                 "folder": os.getcwd(),
-                "first": place.first,
-                "count": place.count,
                 "meeting": asdict(meeting),
                 "ignored": [int(one) for one in signals.ANSWERED if signal.getsignal(one) is signal.SIG_IGN],
                 "input": fed,
@@ -286,6 +266,7 @@ class Job:
         if self.feed is not None:
             if self.feed.descriptor in self.selector.get_map():
                 self.selector.unregister(self.feed.descriptor)
+            self.feed.close()
             self.feed = None
         if self.typing is not None:
             self._listen_to(None)

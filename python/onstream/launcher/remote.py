@@ -13,15 +13,17 @@ import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from . import hosts
 from .frames import HELLO, LARGEST, VERSION, Frame, Frames, Kind
 from .hosts import HostError, Place, Way
 from .rank import Rank, child_preparation
 from .relay import Screen, Source
 from .standard import OutputError
+from .start import Meeting, meeting_on_one_host
 
 CODE_LOST = 255  # of a rank whose host went, as of ssh
 END_S = 2.0  # for a command that has closed its output to end
@@ -152,6 +154,10 @@ class Connection:
             rank = self.ranks[frame.rank]
             pass_on(rank.output if frame.kind == Kind.OUTPUT else rank.errors, frame.data)
 
+    def start_ranks(self, job: dict[str, Any]) -> None:
+        """Sends the job, to which it adds the ranks of this host."""
+        self.send({**job, "first": self.place.first, "count": self.place.count})
+
     def give_up(self, pass_on: Callable[[Source, bytes], None]) -> None:
         """Its ranks were killed and their ends are not heard of."""
         self._lose("its host does not answer", pass_on)
@@ -238,7 +244,7 @@ class Feed:
     PIECE = 1 << 15  # so that its line has room in the pipe to the command
 
     def __init__(self, descriptor: int, connection: Connection) -> None:
-        self.descriptor = descriptor
+        self.descriptor = os.dup(descriptor)
         self.idle = True
         self._connection = connection
         connection.took = self._took
@@ -254,3 +260,24 @@ class Feed:
             return
         self.idle = False
         self._connection.send({"input": base64.b64encode(data).decode()})
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def meeting_of(size: int, places: Sequence[Place], connections: Sequence[Connection], address: str) -> Meeting:
+    """Where the ranks meet. address: the one that the user named, or "". Every agent has said hello. Throws HostError."""
+    if len(places) == 1:
+        return meeting_on_one_host(size)
+    first = connections[0]
+    hello = first.hello or {}
+    # ssh may know the host by a name that the system does not. Then its connection has the addresses of both ends.
+    client, _, server, *_ = [*hello["connection"], "", "", ""]
+    if places[0].here:
+        found, port = hosts.own_address(first.place.name) or client, hosts.free_port()
+    else:
+        name = first.place.name
+        found, port = (hosts.bare(name) if hosts.is_known(name) or not server else server), hello["port"]
+    if not (address or found):
+        raise HostError("no address of this host is known to the others; name one: --address")
+    return Meeting(size, address or found, port)
