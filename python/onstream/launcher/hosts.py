@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Way:
-    """How the launcher reaches other hosts, and what it tells them."""
+    """How the launcher reaches other hosts, and the facts that it gives them."""
 
     ssh: str = "ssh"  # a command that takes a host and a command
     python: str = sys.executable  # there

@@ -272,7 +272,8 @@ def meeting_of(size: int, places: Sequence[Place], connections: Sequence[Connect
     first = connections[0]
     hello = first.hello or {}
     # ssh may know the host by a name that the system does not. Then its connection has the addresses of both ends.
-    client, _, server, *_ = [*hello["connection"], "", "", ""]
+    ends: list[str] = hello["connection"] or ["", "", "", ""]
+    client, server = ends[0], ends[2]
     if places[0].here:
         found, port = hosts.own_address(first.place.name) or client, hosts.free_port()
     else:

@@ -31,7 +31,7 @@ def meeting_on_one_host(size: int) -> Meeting:
 
 
 def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> dict[str, str]:
-    """What this host's ranks share: this process's, what is added, and the job's. Each has its two numbers beside."""
+    """The variables that all ranks of this host have: this process's, the added ones, and the job's."""
     _name_ucx()
     shared = {**os.environ, **added}
     shared.pop("ONSTREAM_PORT", None)
@@ -48,7 +48,7 @@ def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> 
 
 
 def passed_on(added: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """The variables that ranks on other hosts get from this process's environment, with what is added."""
+    """The variables that ranks on other hosts get: of this process's environment, and the added ones."""
     own = {
         name: value
         for name, value in os.environ.items()
