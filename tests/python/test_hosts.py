@@ -33,11 +33,11 @@ with socket.create_connection((sys.argv[1], 5000), timeout=10) as connection, co
         print(stream.readline().decode(), end="", flush=True)
 """
 
-# Whether a connection comes about within a second: of a closed port too the answer shows that the host is reached.
+# Whether a connection comes about within two seconds: of a closed port too the answer shows that the host is reached.
 REACH = """
 import socket, sys
 try:
-    socket.create_connection((sys.argv[1], 9), timeout=1)
+    socket.create_connection((sys.argv[1], 9), timeout=2)
 except ConnectionRefusedError:
     print("reached")
 except OSError as error:

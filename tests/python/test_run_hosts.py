@@ -30,7 +30,7 @@ case "$1" in
 *) echo "ssh: Could not resolve hostname $1" >&2; exit 255;;
 esac
 shift
-{run} env --ignore-environment --chdir=/tmp PATH=/usr/bin:/bin sh -c "exec $*"
+{run} env --ignore-environment --chdir=/tmp PATH=/usr/bin:/bin SSH_CONNECTION="10.77.0.1 40000 $address 22" sh -c "exec $*"
 """
 
 
@@ -44,7 +44,11 @@ class Job:
 
     def make_ssh(self, name: str, run: str) -> Path:
         file = self.folder / name
-        cases = "\n".join(f"{host.name}) enter={shlex.quote(shlex.join(host.enter))};;" for host in self.net.hosts)
+        # Each host has a name that only ssh knows, too.
+        cases = "\n".join(
+            f"{host.name}|alias-{host.name}) address={host.address} enter={shlex.quote(shlex.join(host.enter))};;"
+            for host in self.net.hosts
+        )
         file.write_text(SSH.format(cases=cases, run=run))
         file.chmod(0o755)
         return file
@@ -170,6 +174,13 @@ def test_ranks_of_one_host_meet_at_a_socket_name(job: Job, place: str) -> None:
 def test_an_address_may_be_given(job: Job) -> None:
     done = job.run("a:1,b:1", "print(os.environ['ONSTREAM_ADDRESS'])", "--address", "10.0.0.1")
     assert sorted(done.stdout.splitlines()) == ["[0] 10.0.0.1", "[1] 10.0.0.1"]
+
+
+@pytest.mark.parametrize(("places", "first"), [("a:1,alias-b:1", 0), ("alias-b:1,c:1", 1), ("alias-b:1,a:1", 1)])
+def test_hosts_whose_names_only_ssh_knows_meet_at_an_address(job: Job, places: str, first: int) -> None:
+    done = job.run(places, "print(os.environ['ONSTREAM_ADDRESS'])")
+    address = job.net.hosts[first].address
+    assert sorted(done.stdout.splitlines()) == [f"[0] {address}", f"[1] {address}"], done.stderr
 
 
 def test_the_command_takes_a_file_of_hosts(job: Job, tmp_path: Path) -> None:

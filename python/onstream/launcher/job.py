@@ -21,9 +21,10 @@ from typing import BinaryIO
 
 from . import signals, verdict
 from .hosts import HostError, Place, Way
+from .input import Feed, Input, Typing
 from .rank import TAIL_LINES, LocalRank, Rank, child_preparation, story
-from .relay import Screen, Source, Typing
-from .remote import Connection, Feed, RemoteRank, Told, meeting_of
+from .relay import Screen, Source
+from .remote import Connection, RemoteRank, Told, meeting_of
 from .standard import CODE_READER_GONE, OutputError
 from .start import Meeting, environment, passed_on, start_rank
 
@@ -56,7 +57,6 @@ class Job:
         self.timeout_s = timeout_s
         self.ranks: list[Rank] = []
         self.connections: list[Connection] = []
-        self.feed: Feed | None = None
         self.selector = selectors.DefaultSelector()
         self.screen = Screen()
         self.holding: list[Source] = []  # of standard error
@@ -65,8 +65,7 @@ class Job:
         self.interrupted_at = 0.0
         self.timed_out = False
         self.unwritable: OutputError | None = None  # nobody reads, or the disk is full
-        self.typing: Typing | None = None
-        self._listened: int | None = None  # the descriptor of typing that the selector has
+        self.input = Input(self.selector)
         self.stopped_s = 0.0
         self.term_at: float | None = None  # when to send SIGTERM
         self.kill_at: float | None = None  # when to send SIGKILL
@@ -79,7 +78,7 @@ class Job:
     def start(self, given: Given, places: Sequence[Place], way: Way) -> None:
         """Starts all ranks, those of other hosts once every host answers. Throws OSError for a program, and HostError."""
         if 0 in given.descriptors and os.isatty(0):
-            self.typing = Typing(self.screen)
+            self.input.typing = Typing(self.screen)
         self._connect(given, places, way)
         if self.interrupted_by is not None:
             for connection in self.connections:
@@ -92,8 +91,7 @@ class Job:
                 self._start_here(given, place, meeting)
             else:
                 self._start_on(next(elsewhere), given, meeting, way)
-        if self.typing is not None:
-            self.typing.close_reader()
+        self.input.started()
         if self.timeout_s is not None:
             self._end_at(self.now() + self.timeout_s)
 
@@ -118,7 +116,7 @@ class Job:
         """Rank 0 reads ours, by a pipe where that is a terminal, which only one process group may read."""
         if number > 0 or 0 not in descriptors:
             return subprocess.DEVNULL
-        return None if self.typing is None else self.typing.reader
+        return None if self.input.typing is None else self.input.typing.reader
 
     def _adopt(self, rank: LocalRank, given: Given) -> None:
         self.ranks.append(rank)
@@ -143,7 +141,7 @@ class Job:
         prefix, name = (f"[{number}] ".encode(), f"onstream[{number}]".encode()) if prefixed else (b"", b"")
         sink = _binary(stream)
         source = Source(pipe, sink, self.screen, prefix, tail, name)
-        source.asks = self.typing is not None and number == 0 and sink.isatty()
+        source.asks = self.input.typing is not None and number == 0 and sink.isatty()
         if tail is not None or source.asks:
             self.holding.append(source)
         return source
@@ -178,7 +176,7 @@ class Job:
             self.ranks.append(rank)
         fed = place.first == 0 and 0 in given.descriptors
         if fed:
-            self.feed = Feed(0 if self.typing is None else self.typing.reader, connection)
+            self.input.feed(connection)
         connection.start_ranks(
             {
                 "command": [os.fspath(word) for word in given.command],
@@ -197,7 +195,7 @@ class Job:
             self._tell_who_is_stopped()
             self._end_what_must()
         self._look_for_failures()
-        self._end_typing()
+        self.input.end()
         for rank in self.ranks:
             rank.signal(signal.SIGKILL)  # processes that ranks left running in their groups
         for connection in self.connections:
@@ -206,8 +204,7 @@ class Job:
         return self._conclude()
 
     def _turn(self) -> None:
-        self._listen_to_typing()
-        self._listen_to_input()
+        self.input.listen()
         waits = [at - self.now() for at in (self.term_at, self.kill_at) if at is not None]
         waits += [one.due - time.monotonic() for one in self.holding if one.due is not None]
         blind = any(isinstance(rank, LocalRank) and rank.pidfd is None for rank in self.ranks)
@@ -223,35 +220,6 @@ class Job:
                 self.selector.unregister(key.fileobj)  # a pidfd: its rank has ended
         self._release_held()
 
-    def _listen_to_typing(self) -> None:
-        if self.typing is None:
-            return
-        wanted = self.typing.waits_for
-        if self._listened != wanted:
-            self._listen_to(wanted)
-
-    def _listen_to(self, wanted: int | None) -> None:
-        if self._listened is not None:
-            self.selector.unregister(self._listened)
-        self._listened = wanted
-        if wanted is not None:
-            event = selectors.EVENT_READ if wanted == Typing.TERMINAL else selectors.EVENT_WRITE
-            self.selector.register(wanted, event, self.typing)
-
-    def _listen_to_input(self) -> None:
-        """For rank 0 on another host. A file has no readiness, so it is read at once."""
-        feed = self.feed
-        if feed is None:
-            return
-        known = feed.descriptor in self.selector.get_map()
-        if known and not feed.idle:
-            self.selector.unregister(feed.descriptor)
-        elif feed.idle and not known:
-            try:
-                self.selector.register(feed.descriptor, selectors.EVENT_READ, feed)
-            except PermissionError:
-                feed.step()
-
     def _hear(self, connection: Connection) -> None:
         if not connection.step(self._take):
             self.selector.unregister(connection.output)
@@ -261,17 +229,6 @@ class Job:
             source.take(data)
         except OutputError as error:
             self._cannot_write(source.sink, error)
-
-    def _end_typing(self) -> None:
-        if self.feed is not None:
-            if self.feed.descriptor in self.selector.get_map():
-                self.selector.unregister(self.feed.descriptor)
-            self.feed.close()
-            self.feed = None
-        if self.typing is not None:
-            self._listen_to(None)
-            self.typing.close()
-            self.typing = None
 
     def _release_held(self) -> None:
         now = time.monotonic()
@@ -385,7 +342,7 @@ class Job:
             rank.close()
         for connection in self.connections:
             connection.close()
-        self._end_typing()
+        self.input.end()
         self.selector.close()
 
     def _drain(self) -> None:

@@ -6,7 +6,6 @@ for as long as the command takes nothing: the job goes to an agent that waits fo
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -220,9 +219,9 @@ class Connection:
 
     def finish(self) -> None:
         """Closes the agent's input, upon which it kills its ranks, sends the rest of their output, and ends."""
-        if self._input is not None:
-            self._input.close()
-            self._input = None
+        pipe, self._input = self._input, None  # in this order: a signal handler may come between
+        if pipe is not None:
+            pipe.close()
 
     def close(self) -> None:
         """Ends the command; its agent ends its ranks. May be called twice. Blocks for END_S where the agent still works."""
@@ -236,33 +235,6 @@ class Connection:
             self.process.wait()
         self.output.close()
         self.errors.close()
-
-
-class Feed:
-    """The launcher's standard input, for rank 0 on another host: a piece, and the next once rank 0 has it."""
-
-    PIECE = 1 << 15  # so that its line has room in the pipe to the command
-
-    def __init__(self, descriptor: int, connection: Connection) -> None:
-        self.descriptor = os.dup(descriptor)
-        self.idle = True
-        self._connection = connection
-        connection.took = self._took
-
-    def _took(self) -> None:
-        self.idle = True
-
-    def step(self) -> None:
-        """Sends a piece; one of no bytes at the end, after which rank 0 takes none."""
-        try:
-            data = os.read(self.descriptor, self.PIECE)
-        except BlockingIOError:
-            return
-        self.idle = False
-        self._connection.send({"input": base64.b64encode(data).decode()})
-
-    def close(self) -> None:
-        os.close(self.descriptor)
 
 
 def meeting_of(size: int, places: Sequence[Place], connections: Sequence[Connection], address: str) -> Meeting:
