@@ -163,7 +163,7 @@ def test_a_smaller_job_fills_the_hosts_in_order(job: Job) -> None:
     assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["[0] b 2", "[1] b 2", "[2] a 1"])
 
 
-@pytest.mark.parametrize("place", ["b:2", "localhost:2", "a:2"])
+@pytest.mark.parametrize("place", ["b:2", "localhost:2", "a:2", "10.77.0.1:2", "[fd77::1]:2"])
 def test_ranks_of_one_host_meet_at_a_socket_name(job: Job, place: str) -> None:
     ssh = ["--ssh", "false"] if place != "b:2" else []
     done = job.run(place, "print(host, os.environ['ONSTREAM_ADDRESS'][:5], 'ONSTREAM_PORT' in os.environ)", *ssh)

@@ -23,12 +23,12 @@ CODE_NOT_EXECUTABLE = 126
 CODE_NOT_FOUND = 127
 
 HELP = {  # of the options of several hosts, which two commands have
-    "hosts": "the hosts, and how many ranks each has room for: a:2,b:2",
-    "hostfile": "a file with a line 'NAME slots=2' for each host",
-    "ssh": "reaches another host: it gets the host and a command",
-    "python": "the Python that has onstream on other hosts; default: the path of this one",
-    "address": "where other hosts reach the first; default: found",
-    "env": "a variable that all ranks get; ONSTREAM_* and UCX_* go along anyway",
+    "hosts": "The hosts, and how many ranks each has room for: a:2,b:2.",
+    "hostfile": "A file with a line 'NAME slots=2' for each host.",
+    "ssh": "Reaches another host: it gets the host and a command.",
+    "python": "The Python that has onstream on other hosts. Default: the path of this one.",
+    "address": "Where other hosts reach the first. Default: found.",
+    "env": "A variable that all ranks get. ONSTREAM_* and UCX_* go along anyway.",
 }
 
 

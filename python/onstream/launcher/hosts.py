@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +155,15 @@ def is_here(name: str) -> bool:
     own = socket.gethostname()
     if name in ("localhost", own, own.partition(".")[0]):
         return True
-    for family, address in _addresses(name, 0):
-        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as one:
-            one.bind(address)  # only to an address of ours
-            return True
+    return any(_is_own(family, address) for family, address in _addresses(name, 9))
+
+
+def _is_own(family: int, address: tuple[Any, ...]) -> bool:
+    if ip_address(address[0].partition("%")[0]).is_loopback:
+        return True
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as one:
+        one.connect(address)  # sends nothing; from an address of ours to itself
+        return bool(one.getsockname()[0] == address[0])
     return False
 
 
