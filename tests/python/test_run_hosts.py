@@ -286,11 +286,9 @@ def test_a_rank_that_is_killed_is_named_with_its_signal_and_host(job: Job) -> No
 
 
 def test_a_job_past_its_timeout_is_ended_on_all_hosts(job: Job) -> None:
-    with job.running("a:1,b:1,c:1", "print(os.getpid(), flush=True)" + FOR_EVER, "--timeout-s", "1") as running:
-        pids = [int(line.split()[1]) for line in read_lines(running, 3)]
-        _, errors = running.communicate(timeout=SOON_S)
-        assert (running.returncode, "not done within 1 s" in errors) == (124, True)
-        wait_until_gone(pids)
+    done = job.run("a:1,b:1,c:1", "print(os.getpid(), flush=True)" + FOR_EVER, "--timeout-s", "1")
+    assert (done.returncode, "not done within 1 s" in done.stderr) == (124, True)
+    wait_until_gone([int(line.split()[1]) for line in done.stdout.splitlines()])
 
 
 def test_ranks_on_other_hosts_that_ignore_sigterm_are_killed(job: Job) -> None:
