@@ -45,6 +45,9 @@ BATHYMETRY_FILES = (
 )
 
 
+SEVERAL_HOSTS = "Several hosts"
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"onstream {__version__}")
@@ -66,14 +69,36 @@ def _root(
 )
 def run(
     command: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]...", help="What every rank runs.")],
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="How many ranks.")] = 1,
+    ranks: Annotated[
+        int | None, typer.Option("-n", "--ranks", min=1, help="How many ranks. Default: 1, or all slots of the hosts.")
+    ] = None,
     prefix: Annotated[bool, typer.Option(help="Put the rank before each line of output.")] = True,
     grace_s: Annotated[
         float, typer.Option(min=0.0, help="Seconds that the other ranks get to end when one has failed.")
     ] = 5.0,
     timeout_s: Annotated[float | None, typer.Option(min=0.0, help="Seconds after which the job is ended.")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(metavar="NAME[:SLOTS],...", help=launcher.HELP["hosts"], rich_help_panel=SEVERAL_HOSTS)
+    ] = None,
+    hostfile: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=launcher.HELP["hostfile"], rich_help_panel=SEVERAL_HOSTS)
+    ] = None,
+    ssh: Annotated[
+        str, typer.Option(metavar="COMMAND", help=launcher.HELP["ssh"], rich_help_panel=SEVERAL_HOSTS)
+    ] = "ssh",
+    python: Annotated[
+        str,
+        typer.Option(metavar="PATH", help=launcher.HELP["python"], rich_help_panel=SEVERAL_HOSTS, show_default=False),
+    ] = sys.executable,
+    address: Annotated[
+        str, typer.Option(metavar="ADDRESS", help=launcher.HELP["address"], rich_help_panel=SEVERAL_HOSTS)
+    ] = "",
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=VALUE]", help=launcher.HELP["env"], rich_help_panel=SEVERAL_HOSTS),
+    ] = None,
 ) -> None:
-    """Runs a program as several ranks on this machine, with their output and their signals.
+    """Runs a program as several ranks on this host, or on several, with their output and their signals.
 
     When a rank fails, the others are ended and its error is the last thing on the screen. The programs of this
     Python, `python` among them, are found first.
@@ -86,10 +111,25 @@ def run(
     the signals that the command's caller ignores, as under nohup; but SIGPIPE and SIGXFSZ, which Python hides, are as usual.
 
     A line of more than 16 MiB is cut, which it says. When standard output cannot be written, the job is ended.
+
+    Other hosts are reached by ssh, which must ask for nothing, and have onstream at the same path (docs/hosts.md).
     """
-    output = "prefixed" if prefix else "own"
-    descriptors = (0, *standard.inherited())
-    code = launcher.run(ranks, command, output=output, grace_s=grace_s, timeout_s=timeout_s, descriptors=descriptors)
+    try:
+        places = launcher.hosts.asked_for(hosts, hostfile, ranks)
+        given, names = launcher.variables(env or [])
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    code = launcher.run(
+        sum(place.count for place in places) or ranks or 1,
+        command,
+        output="prefixed" if prefix else "own",
+        env=given,
+        grace_s=grace_s,
+        timeout_s=timeout_s,
+        descriptors=(0, *standard.inherited()),
+        places=places,
+        way=launcher.hosts.Way(ssh, python, address, names),
+    )
     raise typer.Exit(code)
 
 

@@ -169,7 +169,7 @@ def test_only_whom_the_launcher_ended_was_ended_with_the_failed_rank() -> None:
 
 def test_of_an_error_that_others_wrote_after_the_traceback_is_repeated() -> None:
     with subprocess.Popen(["true"]) as process:
-        rank = ranks.Rank(1, process)
+        rank = ranks.LocalRank(1, process)
         first, second = (f"Traceback (most recent call last):\n  File {name}\n{name}: the end" for name in ("A", "B"))
         rank.tail.extend(b"all is well\nstill\n".splitlines())
         assert rank.last_words() == [b"all is well", b"still"]
@@ -198,7 +198,7 @@ def test_of_an_error_that_others_wrote_after_the_traceback_is_repeated() -> None
 )
 def test_a_ranks_words_name_where_the_failure_began(line: bytes, cause: int | None) -> None:
     with subprocess.Popen(["true"]) as process:
-        rank = ranks.Rank(1, process)
+        rank = ranks.LocalRank(1, process)
         rank.tail.extend([b"rank 3 (pid 9) died" if cause is not None else b"", line, b"Segmentation fault"])
         assert rank.cause() == cause
 

@@ -9,33 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import secrets
 import selectors
 import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
-from . import signals
-from .rank import Rank, child_preparation, story
-from .relay import Screen, Source, Typing
+from . import signals, verdict
+from .hosts import HostError, Place, Way
+from .input import Feed, Input, Typing
+from .rank import TAIL_LINES, LocalRank, Rank, child_preparation, story
+from .relay import Screen, Source
+from .remote import Connection, RemoteRank, Told, meeting_of
 from .standard import CODE_READER_GONE, OutputError
+from .start import Meeting, environment, passed_on, start_rank
 
-CRASHES = (
-    signal.SIGKILL,
-    signal.SIGSEGV,
-    signal.SIGBUS,
-    signal.SIGILL,
-    signal.SIGFPE,
-)  # never an answer to another's end
-CLEARING_S = 0.2
 KILL_AFTER_S = 2.0  # between SIGTERM and SIGKILL
 DRAIN_S = 1.0  # for output that somebody else than a rank still holds open
+AGENT_DRAIN_S = 5.0  # for another host that sends nothing more
+GREETING_S = 30.0  # for all hosts to answer
 TURN_S = 0.05  # how late a rank's end may be noticed where the kernel has no pidfd
 
 CODE_TIMEOUT = 124
@@ -60,6 +56,7 @@ class Job:
         self.grace_s = grace_s
         self.timeout_s = timeout_s
         self.ranks: list[Rank] = []
+        self.connections: list[Connection] = []
         self.selector = selectors.DefaultSelector()
         self.screen = Screen()
         self.holding: list[Source] = []  # of standard error
@@ -68,70 +65,128 @@ class Job:
         self.interrupted_at = 0.0
         self.timed_out = False
         self.unwritable: OutputError | None = None  # nobody reads, or the disk is full
-        self.typing: Typing | None = None
-        self._listened: int | None = None  # the descriptor of typing that the selector has
+        self.input = Input(self.selector)
         self.stopped_s = 0.0
         self.term_at: float | None = None  # when to send SIGTERM
         self.kill_at: float | None = None  # when to send SIGKILL
+        self.killed = False  # it was sent
 
     def now(self) -> float:
         """The clock of the job's deadlines, which stands still while the ranks are stopped."""
         return time.monotonic() - self.stopped_s
 
-    def start(self, given: Given) -> None:
-        shared = {**os.environ, **given.env}
-        shared.pop("ONSTREAM_PORT", None)
-        shared.setdefault("PYTHONUNBUFFERED", "1")  # the output of a killed rank must not be lost
-        # So that `python` is the one that has onstream, also when no environment was activated.
-        shared["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), shared.get("PATH", os.defpath)])
-        shared["ONSTREAM_SIZE"] = shared["ONSTREAM_LOCAL_SIZE"] = str(self.size)
-        shared["ONSTREAM_ADDRESS"] = f"unix:onstream-run-{secrets.token_hex(16)}"
-        shared["ONSTREAM_SECRET"] = secrets.token_hex(32)
-        prepare = child_preparation()
+    def start(self, given: Given, places: Sequence[Place], way: Way) -> None:
+        """Starts all ranks, those of other hosts once every host answers. Throws OSError for a program, and HostError."""
         if 0 in given.descriptors and os.isatty(0):
-            self.typing = Typing(self.screen)
-        for number in range(self.size):
-            process = subprocess.Popen(
-                given.command,
-                env={**shared, "ONSTREAM_RANK": str(number), "ONSTREAM_LOCAL_RANK": str(number)},
-                stdin=self._stdin_of(number, given.descriptors),
-                stdout=None if given.output == "own" else subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                preexec_fn=prepare,
-                pass_fds=[one for one in given.descriptors if one > 2],
-            )
-            self._adopt(Rank(number, process), f"[{number}] ".encode() if given.output == "prefixed" else b"")
-        if self.typing is not None:
-            self.typing.close_reader()
+            self.input.typing = Typing(self.screen)
+        self._connect(given, places, way)
+        if self.interrupted_by is not None:
+            for connection in self.connections:
+                self._forget(connection)
+            return
+        meeting = meeting_of(self.size, places, self.connections, way.address)
+        elsewhere = iter(self.connections)
+        for place in places:
+            if place.here:
+                self._start_here(given, place, meeting)
+            else:
+                self._start_on(next(elsewhere), given, meeting, way)
+        self.input.started()
         if self.timeout_s is not None:
             self._end_at(self.now() + self.timeout_s)
+
+    def _start_here(self, given: Given, place: Place, meeting: Meeting) -> None:
+        shared = environment(given.env, meeting, place.count)
+        prepare = child_preparation()
+        for local, number in enumerate(place.ranks):
+            rank = start_rank(
+                given.command,
+                shared,
+                number,
+                local,
+                stdin=self._stdin_of(number, given.descriptors),
+                stdout=None if given.output == "own" else subprocess.PIPE,
+                descriptors=[one for one in given.descriptors if one > 2],
+                prepare=prepare,
+            )
+            rank.host = place.name
+            self._adopt(rank, given)
 
     def _stdin_of(self, number: int, descriptors: Sequence[int]) -> int | None:
         """Rank 0 reads ours, by a pipe where that is a terminal, which only one process group may read."""
         if number > 0 or 0 not in descriptors:
             return subprocess.DEVNULL
-        return None if self.typing is None else self.typing.reader
+        return None if self.input.typing is None else self.input.typing.reader
 
-    def _adopt(self, rank: Rank, prefix: bytes) -> None:
+    def _adopt(self, rank: LocalRank, given: Given) -> None:
         self.ranks.append(rank)
-        process = rank.process
         for pipe, sink, tail in (
-            (process.stdout, _binary(sys.stdout), None),
-            (process.stderr, _binary(sys.stderr), rank.tail),
+            (rank.process.stdout, sys.stdout, None),
+            (rank.process.stderr, sys.stderr, rank.tail),
         ):
             if pipe is None:
                 continue
             os.set_blocking(pipe.fileno(), False)
             # With bufsize=-1 a Popen pipe is a BufferedReader; its declared type is only IO[bytes].
-            name = f"onstream[{rank.number}]".encode() if prefix else b""
-            source = Source(pipe, sink, self.screen, prefix, tail, name)  # type: ignore[arg-type]
-            source.asks = self.typing is not None and rank.number == 0 and sink.isatty()
-            if tail is not None or source.asks:
-                self.holding.append(source)
+            source = self._source(pipe, sink, tail, rank.number, given)  # type: ignore[arg-type]
             self.selector.register(pipe, selectors.EVENT_READ, source)
-        with contextlib.suppress(AttributeError, OSError):  # an old kernel: ends are then noticed by the turn
-            rank.pidfd = os.pidfd_open(process.pid)
+        rank.open_pidfd()
+        if rank.pidfd is not None:
             self.selector.register(rank.pidfd, selectors.EVENT_READ, None)
+
+    def _source(
+        self, pipe: BinaryIO | None, stream: object, tail: deque[bytes] | None, number: int, given: Given
+    ) -> Source:
+        prefixed = given.output == "prefixed"
+        prefix, name = (f"[{number}] ".encode(), f"onstream[{number}]".encode()) if prefixed else (b"", b"")
+        sink = _binary(stream)
+        source = Source(pipe, sink, self.screen, prefix, tail, name)
+        source.asks = self.input.typing is not None and number == 0 and sink.isatty()
+        if tail is not None or source.asks:
+            self.holding.append(source)
+        return source
+
+    def _connect(self, given: Given, places: Sequence[Place], way: Way) -> None:
+        """To all other hosts. Until the last has answered nothing starts anywhere."""
+        limit = self.now() + GREETING_S
+        for place in places:
+            if place.here:
+                continue
+            prefix = f"[{place.name}] ".encode() if given.output == "prefixed" else b""
+            told = Told(self.say, _binary(sys.stderr), self.screen, prefix)
+            self.connections.append(Connection(place, way, told))
+            connection = self.connections[-1]
+            self.selector.register(connection.output, selectors.EVENT_READ, connection)
+            self.selector.register(connection.errors, selectors.EVENT_READ, connection.told)
+            self.holding.append(connection.told)
+        while self.interrupted_by is None and not all(one.hello for one in self.connections):
+            self._turn()
+            for connection in self.connections:
+                if connection.over or (connection.hello is None and self.now() > limit):
+                    raise HostError(connection.why_no_hello())
+
+    def _start_on(self, connection: Connection, given: Given, meeting: Meeting, way: Way) -> None:
+        place = connection.place
+        for number in place.ranks:
+            tail: deque[bytes] = deque(maxlen=TAIL_LINES)
+            output = self._source(None, sys.stdout, None, number, given)
+            errors = self._source(None, sys.stderr, tail, number, given)
+            rank = RemoteRank(number, connection, output, errors, host=place.name, tail=tail)
+            connection.ranks[number] = rank
+            self.ranks.append(rank)
+        fed = place.first == 0 and 0 in given.descriptors
+        if fed:
+            self.input.feed(connection)
+        connection.start_ranks(
+            {
+                "command": [os.fspath(word) for word in given.command],
+                "environment": passed_on(given.env, way.variables),
+                "folder": os.getcwd(),
+                "meeting": asdict(meeting),
+                "ignored": [int(one) for one in signals.ANSWERED if signal.getsignal(one) is signal.SIG_IGN],
+                "input": fed,
+            }
+        )
 
     def attend(self) -> int:
         while not all(rank.ended() for rank in self.ranks):
@@ -140,46 +195,40 @@ class Job:
             self._tell_who_is_stopped()
             self._end_what_must()
         self._look_for_failures()
-        self._end_typing()
+        self.input.end()
         for rank in self.ranks:
             rank.signal(signal.SIGKILL)  # processes that ranks left running in their groups
+        for connection in self.connections:
+            connection.finish()
         self._drain()
         return self._conclude()
 
     def _turn(self) -> None:
-        self._listen_to_typing()
+        self.input.listen()
         waits = [at - self.now() for at in (self.term_at, self.kill_at) if at is not None]
         waits += [one.due - time.monotonic() for one in self.holding if one.due is not None]
-        longest = 0.25 if all(rank.pidfd is not None for rank in self.ranks) else TURN_S
+        blind = any(isinstance(rank, LocalRank) and rank.pidfd is None for rank in self.ranks)
+        longest = TURN_S if blind else 0.25
         for key, _ in self.selector.select(max(0.0, min([longest, *waits]))):
             if isinstance(key.data, Source):
                 self._pass_on(key.data)
-            elif isinstance(key.data, Typing):
+            elif isinstance(key.data, (Typing, Feed)):
                 key.data.step()
+            elif isinstance(key.data, Connection):
+                self._hear(key.data)
             else:
                 self.selector.unregister(key.fileobj)  # a pidfd: its rank has ended
         self._release_held()
 
-    def _listen_to_typing(self) -> None:
-        if self.typing is None:
-            return
-        wanted = self.typing.waits_for
-        if self._listened != wanted:
-            self._listen_to(wanted)
+    def _hear(self, connection: Connection) -> None:
+        if not connection.step(self._take):
+            self.selector.unregister(connection.output)
 
-    def _listen_to(self, wanted: int | None) -> None:
-        if self._listened is not None:
-            self.selector.unregister(self._listened)
-        self._listened = wanted
-        if wanted is not None:
-            event = selectors.EVENT_READ if wanted == Typing.TERMINAL else selectors.EVENT_WRITE
-            self.selector.register(wanted, event, self.typing)
-
-    def _end_typing(self) -> None:
-        if self.typing is not None:
-            self._listen_to(None)
-            self.typing.close()
-            self.typing = None
+    def _take(self, source: Source, data: bytes) -> None:
+        try:
+            source.take(data)
+        except OutputError as error:
+            self._cannot_write(source.sink, error)
 
     def _release_held(self) -> None:
         now = time.monotonic()
@@ -197,6 +246,7 @@ class Job:
             more = False
             self._cannot_write(source.sink, error)
         if not more:
+            assert source.pipe is not None
             self.selector.unregister(source.pipe)
             source.pipe.close()
 
@@ -223,47 +273,9 @@ class Job:
             if not rank.told_stopped and not rank.ended() and rank.stopped_by_the_terminal():
                 rank.told_stopped = True
                 self.say(
-                    f"rank {rank.number} is stopped, as it uses the terminal itself, which ranks cannot; rank 0 can read "
+                    f"{rank.name} is stopped, as it uses the terminal itself, which ranks cannot; rank 0 can read "
                     "standard input. Ctrl-C ends the job"
                 )
-
-    def _first_failed(self) -> Rank | None:
-        """The cause: a crash, else the rank that the first to fail names, else that rank itself.
-
-        A peer may see a crash, and end, while the kernel still clears the crashed process away; and of ranks that end
-        by one failure, those that only heard of it may be the faster.
-        """
-        if not self.failed:
-            return None
-        first = self.failed[0]
-        for rank in self.failed:
-            if -(rank.code or 0) in CRASHES and rank.seen_at - first.seen_at < CLEARING_S and not rank.ended_by_us:
-                return rank
-        named = first.cause()
-        return next((rank for rank in self.failed if rank.number == named and not rank.ended_by_us), first)
-
-    def _bystanders(self, failed: Rank) -> str:
-        """Facts that the launcher alone knows of the ranks in the error: they had ended well, or still ran."""
-        text = b"\n".join(failed.tail).decode(errors="replace")
-        told = []
-        for rank in self.ranks:
-            if rank is failed or not re.search(rf"\brank {rank.number}\b", text):
-                continue
-            if rank.code == 0:
-                told.append(f"rank {rank.number} had ended with code 0")
-            elif rank.ended_by_us and rank.number == failed.cause():
-                told.append(f"rank {rank.number} was still running")
-        return "; ".join(told)
-
-    def _ended_with_it(self) -> str:
-        """Whom this launcher ended because of a failure. The others ended by themselves, however they did."""
-        ended = [rank.number for rank in self.ranks if rank.ended_by_us]
-        if not ended:
-            return ""
-        if len(ended) == self.size - 1:
-            return "; the other ranks were ended" if self.size > 2 else "; the other rank was ended"
-        ranks = f"rank {ended[0]} was" if len(ended) == 1 else f"ranks {', '.join(map(str, ended))} were"
-        return f"; {ranks} ended with it"
 
     def _end_at(self, at: float) -> None:
         self.term_at = at if self.term_at is None else min(self.term_at, at)
@@ -276,8 +288,18 @@ class Job:
             self.kill_at = now + KILL_AFTER_S
             self._signal_running(signal.SIGTERM)
         if self.kill_at is not None and now >= self.kill_at:
+            if self.killed:
+                self._give_up_hosts()
             self._signal_running(signal.SIGKILL)
+            self.killed = True
             self.kill_at = now + KILL_AFTER_S
+
+    def _give_up_hosts(self) -> None:
+        """Those whose ranks were killed and do not end."""
+        for connection in self.connections:
+            if not connection.over and any(not rank.ended() for rank in connection.ranks.values()):
+                connection.give_up(self._take)
+                self._forget(connection)
 
     def _signal_running(self, number: int) -> None:
         for rank in self.ranks:
@@ -286,6 +308,12 @@ class Job:
                 rank.signal(number)
                 if number in signals.ENDING:
                     rank.signal(signal.SIGCONT)  # else one that is stopped would not hear of it
+
+    def _forget(self, connection: Connection) -> None:
+        for pipe in (connection.output, connection.errors):
+            if not pipe.closed and pipe in self.selector.get_map():
+                self.selector.unregister(pipe)
+        connection.close()
 
     def forward(self, number: int) -> None:
         """From the signal handler. A second ending signal is not asked twice."""
@@ -308,33 +336,33 @@ class Job:
 
     def kill_all(self) -> None:
         """Leaves no process, zombie or descriptor behind. May be called twice."""
+        for connection in self.connections:
+            connection.finish()
         for rank in self.ranks:
-            if rank.process.returncode is None:
-                rank.signal(signal.SIGKILL)
-                rank.process.wait()
-            for pipe in (rank.process.stdout, rank.process.stderr):
-                if pipe is not None:
-                    pipe.close()
-            if rank.pidfd is not None:
-                os.close(rank.pidfd)
-                rank.pidfd = None
-        self._end_typing()
+            rank.close()
+        for connection in self.connections:
+            connection.close()
+        self.input.end()
         self.selector.close()
 
     def _drain(self) -> None:
-        limit = self.now() + DRAIN_S
-        while self.selector.get_map() and self.now() < limit:
-            for key, _ in self.selector.select(limit - self.now()):
+        limit, quiet = self.now() + DRAIN_S, self.now() + AGENT_DRAIN_S
+        while self.selector.get_map():
+            elsewhere = any(isinstance(key.data, Connection) for key in self.selector.get_map().values())
+            left = (quiet if elsewhere else limit) - self.now()
+            if left <= 0:
+                break
+            for key, _ in self.selector.select(left):
                 if isinstance(key.data, Source):
                     self._pass_on(key.data)
+                elif isinstance(key.data, Connection):
+                    quiet = self.now() + AGENT_DRAIN_S
+                    self._hear(key.data)
                 else:
                     self.selector.unregister(key.fileobj)
         for key in list(self.selector.get_map().values()):
             if isinstance(key.data, Source):
-                try:
-                    key.data.finish()
-                except OutputError as error:
-                    self._cannot_write(key.data.sink, error)
+                self._take(key.data, b"")
 
     def say(self, text: str) -> None:
         print(f"{self.called}: {text}", file=sys.stderr, flush=True)
@@ -347,9 +375,9 @@ class Job:
             if self.unwritable.code != CODE_READER_GONE:
                 self.say(f"{self.unwritable}; the ranks were ended")
             return self.unwritable.code
-        failed = self._first_failed()
+        failed = verdict.first_failed(self.failed)
         if failed is None:
-            return 0
+            return self._conclude_early()
         assert failed.code is not None
         code = failed.code if failed.code > 0 else 128 - failed.code
         if self.interrupted_by is not None:
@@ -359,12 +387,19 @@ class Job:
                 how = "interrupted" if self.interrupted_by == signal.SIGINT else "ended"
                 self.say(f"{how} by {signals.name_of(self.interrupted_by)}")
                 return 128 + self.interrupted_by
-        bystanders = self._bystanders(failed)
+        bystanders = verdict.bystanders(self.ranks, failed)
         if bystanders:
             self.say(bystanders)
-        shown = self.screen.pipe is failed.process.stderr and self.screen.lines >= failed.least_words()
-        self.say(story(failed, self._ended_with_it(), shown))
+        last = self.screen.source
+        shown = last is not None and last.tail is failed.tail and self.screen.lines >= failed.least_words()
+        self.say(story(failed, verdict.ended_with_it(self.ranks), shown))
         return code
+
+    def _conclude_early(self) -> int:
+        if self.ranks or self.interrupted_by is None:
+            return 0
+        self.say(f"ended by {signals.name_of(self.interrupted_by)} before the ranks started")
+        return 128 + self.interrupted_by
 
 
 def _binary(stream: object) -> BinaryIO:

@@ -1,6 +1,6 @@
-"""One rank: its process, how it ended, and its last words.
+"""One rank: how it ended, its last words, and on this host its process.
 
-It leads a process group of its own, so that a signal reaches it once, through us, and that processes which it leaves running end with
+That leads a process group of its own, so that a signal reaches it once, through us, and that processes which it leaves running end with
 the job. It dies with the launcher, even when that is killed.
 """
 
@@ -32,25 +32,34 @@ CAUSE = re.compile(
 
 @dataclass
 class Rank:
+    """A rank of the job, wherever it runs."""
+
     number: int
-    process: subprocess.Popen[bytes]
-    tail: deque[bytes] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
-    pidfd: int | None = None
-    code: int | None = None  # once ended; negative: the signal
-    seen_at: float = 0.0  # when it was seen to have failed
-    ended_by_us: bool = False  # it ran when the job's end began
-    told_stopped: bool = False
+    host: str = field(default="", kw_only=True)  # "" in a job of one host, which nobody needs to be told
+    tail: deque[bytes] = field(default_factory=lambda: deque(maxlen=TAIL_LINES), kw_only=True)
+    code: int | None = field(default=None, kw_only=True)  # once ended; negative: the signal
+    seen_at: float = field(default=0.0, kw_only=True)  # when it was seen to have failed
+    ended_by_us: bool = field(default=False, kw_only=True)  # it ran when the job's end began
+    told_stopped: bool = field(default=False, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.number} on {self.host}" if self.host else f"rank {self.number}"
 
     def ended(self) -> bool:
-        """Looks without reaping: as long as the process is a zombie, its group's number belongs to nobody else."""
-        if self.code is None:
-            try:
-                info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:  # a signal came while kill_all() reaps
-                return True
-            if info is not None:
-                self.code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        """Looks whether it has."""
         return self.code is not None
+
+    def signal(self, number: int) -> None:
+        """To its process and all that it left in its group."""
+        raise NotImplementedError
+
+    def stopped_by_the_terminal(self) -> bool:
+        """Whether it is stopped for having used the terminal itself."""
+        return False
+
+    def close(self) -> None:
+        """Leaves no process and no descriptor behind. May be called twice."""
 
     def last_words(self) -> list[bytes]:
         """Those of its last lines that tell an error: from the traceback on, if there is one."""
@@ -68,18 +77,6 @@ class Rank:
         words = self.last_words()
         return len(words) if any(line.startswith(TRACEBACK) for line in words) else 1
 
-    def stopped_by_the_terminal(self) -> bool:
-        """Whether it is stopped for having used the terminal itself."""
-        try:
-            info = os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return False
-        return info is not None and info.si_status in (signal.SIGTTIN, signal.SIGTTOU)
-
-    def signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
-
     def cause(self) -> int | None:
         """The rank where the failure began, as this one's last words have it."""
         for line in reversed(self.tail):
@@ -92,8 +89,54 @@ class Rank:
     def fate(self) -> str:
         assert self.code is not None
         if self.code < 0:
-            return f"rank {self.number} was killed by signal {-self.code} ({signals.name_of(-self.code)})"
-        return f"rank {self.number} ended with code {self.code}"
+            return f"{self.name} was killed by signal {-self.code} ({signals.name_of(-self.code)})"
+        return f"{self.name} ended with code {self.code}"
+
+
+@dataclass
+class LocalRank(Rank):
+    """One on this host."""
+
+    process: subprocess.Popen[bytes]
+    pidfd: int | None = None
+
+    def ended(self) -> bool:
+        """Looks without reaping: as long as the process is a zombie, its group's number belongs to nobody else."""
+        if self.code is None:
+            try:
+                info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:  # a signal came while close() reaps
+                return True
+            if info is not None:
+                self.code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        return self.code is not None
+
+    def stopped_by_the_terminal(self) -> bool:
+        try:
+            info = os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return info is not None and info.si_status in (signal.SIGTTIN, signal.SIGTTOU)
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+    def open_pidfd(self) -> None:
+        """One that becomes readable at its end; none where the kernel is old."""
+        with contextlib.suppress(AttributeError, OSError):
+            self.pidfd = os.pidfd_open(self.process.pid)
+
+    def close(self) -> None:
+        if self.process.returncode is None:
+            self.signal(signal.SIGKILL)
+            self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
 
 
 def story(failed: Rank, others: str, shown: bool) -> str:

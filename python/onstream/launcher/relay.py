@@ -1,4 +1,4 @@
-"""From the ranks to the screen, by whole lines, and from the keyboard to rank 0.
+"""From the ranks to the screen, by whole lines.
 
 Lines of a rank on standard error without a pause between them, such as a traceback, stay together. A line is kept until it ends, up
 to LONGEST_LINE of memory for each stream of a rank; then it is cut, and says so. While somebody types for rank 0 at a
@@ -7,9 +7,7 @@ terminal, its question goes out before its line ends.
 
 from __future__ import annotations
 
-import errno
 import os
-import signal
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ LONGEST_TOLD = 1 << 16  # of a line that is repeated at the end
 class Screen:
     """Whose lines were written last, how many of its standard error stand together there, and whose line has not ended."""
 
-    pipe: BinaryIO | None = None
+    source: Source | None = None
     lines: int = 0
     unended: Source | None = None
 
@@ -40,7 +38,7 @@ class Screen:
 class Source:
     """One output stream of one rank: cut into lines, each with its prefix. Standard error goes out when it pauses."""
 
-    pipe: BinaryIO
+    pipe: BinaryIO | None  # None: of a rank on another host
     sink: BinaryIO
     screen: Screen
     prefix: bytes
@@ -55,10 +53,15 @@ class Source:
 
     def read(self) -> bool:
         """Passes on the bytes that are there. False at the end of the stream."""
+        assert self.pipe is not None
         try:
             chunk = os.read(self.pipe.fileno(), 1 << 16)
         except BlockingIOError:
             return True
+        return self.take(chunk)
+
+    def take(self, chunk: bytes) -> bool:
+        """Passes on these bytes. None are the end of the stream, and False."""
         if not chunk:
             self.finish()
             return False
@@ -119,82 +122,11 @@ class Source:
             text, self.screen.unended = b"\n" + text, None
         if not ended:
             self.screen.unended = self
-        if self.screen.pipe is not self.pipe:
-            self.screen.pipe, self.screen.lines = self.pipe, 0
+        if self.screen.source is not self:
+            self.screen.source, self.screen.lines = self, 0
         self.screen.lines += len(lines)
         if self.tail is not None:
             self.tail.extend(line[:LONGEST_TOLD] for line in lines)
         if not self.silenced:
             self.sink.write(text)
             self.sink.flush()
-
-
-class Typing:
-    """The keyboard of the terminal, for rank 0, which cannot read there itself: its process group is not in the foreground.
-
-    It reads a pipe, whose other end is ours. Ctrl-D is the end of it. Never blocks.
-    """
-
-    TERMINAL = 0
-
-    def __init__(self, screen: Screen) -> None:
-        self.reader, writer = os.pipe()  # until rank 0 has it
-        self.writer: int | None = writer
-        os.set_blocking(writer, False)
-        self._screen = screen
-        self._left = b""  # which the pipe had no room for
-
-    @property
-    def waits_for(self) -> int | None:
-        """The descriptor that must be ready before step(): the terminal's to read or the pipe's to write. None at the end."""
-        if self.writer is None:
-            return None
-        if self._left:
-            return self.writer
-        return self.TERMINAL if _in_the_foreground(self.TERMINAL) else None
-
-    def step(self) -> None:
-        try:
-            if not self._left:
-                self._left = self._typed()
-            if self._left and self.writer is not None:
-                self._left = self._left[os.write(self.writer, self._left) :]
-        except BlockingIOError:
-            return
-        except BrokenPipeError:  # rank 0 reads no more
-            self.close()
-
-    def _typed(self) -> bytes:
-        # Between the question whether we are in the foreground and the answer, the shell may have changed it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN})
-        try:
-            line = os.read(self.TERMINAL, 1 << 16)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            return b""
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if not line:
-            self.close()
-        elif line.endswith(b"\n"):
-            self._screen.typed_a_line()
-        return line
-
-    def close_reader(self) -> None:
-        if self.reader >= 0:
-            os.close(self.reader)
-            self.reader = -1
-
-    def close(self) -> None:
-        self.close_reader()
-        if self.writer is not None:
-            os.close(self.writer)
-            self.writer = None
-
-
-def _in_the_foreground(terminal: int) -> bool:
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:  # it has gone, or is not the terminal that controls us: then nothing stops us from reading it
-        return os.isatty(terminal)

@@ -16,6 +16,7 @@ from types import FrameType
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # after these the ranks are expected to end
 FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2)
 STOPPING = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # Ctrl-Z, and the terminal used from the background
+ANSWERED = (*FORWARDED, *STOPPING)
 
 
 @contextlib.contextmanager
