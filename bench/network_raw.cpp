@@ -110,6 +110,11 @@ double stream(Side& side, int rank) {
   return static_cast<double>(kStreamBytes) * kStreamed / static_cast<double>(now_ns() - start);
 }
 
+void print_row(const char* name, std::size_t bytes, double value, const char* unit) {
+  std::printf("%-9s %8zu B  %8s %s\n", name, bytes, general(value, 4).c_str(), unit);
+  std::fflush(stdout);
+}
+
 void run(int rank, const std::string& folder, int rounds) {
   struct Row {
     const char* name;
@@ -125,10 +130,10 @@ void run(int rank, const std::string& folder, int rounds) {
   meet(side, rank, folder);
   for (const Row& row : kRows) {
     const double us = ping_pong(side, rank, row.way, row.bytes, row.bytes > 100000 ? rounds / 10 : rounds);
-    if (rank == 0) std::printf("%-9s %8zu B  %8.2f us one way\n", row.name, row.bytes, us);
+    if (rank == 0) print_row(row.name, row.bytes, us, "us one way");
   }
   const double rate = stream(side, rank);
-  if (rank == 0) std::printf("%-9s %8zu B  %8.2f GB/s\n", "stream", kStreamBytes, rate);
+  if (rank == 0) print_row("stream", kStreamBytes, rate, "GB/s");
   if (rank == 0) std::printf("%s\n", side.network->describe().c_str());
 }
 
