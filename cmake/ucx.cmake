@@ -1,4 +1,4 @@
-# UCX's headers: those of the Python package libucx, beside the Python that CMake finds, else the system's. The library
+# UCX's headers: those of the package libucx of the Python that CMake was given or finds, else the system's. The library
 # itself is loaded at run time.
 function(onstream_find_ucx result)
   set(${result} "" PARENT_SCOPE)
@@ -6,7 +6,9 @@ function(onstream_find_ucx result)
     message(STATUS "onstream network: none (ONSTREAM_UCX is OFF)")
     return()
   endif()
-  find_package(Python3 COMPONENTS Interpreter QUIET)
+  if(NOT Python_EXECUTABLE AND NOT PYTHON_EXECUTABLE)
+    find_package(Python3 COMPONENTS Interpreter QUIET)
+  endif()
   set(hints "")
   foreach(python "${Python_EXECUTABLE}" "${PYTHON_EXECUTABLE}" "${Python3_EXECUTABLE}")
     if(python)

@@ -1,23 +1,22 @@
 """Where the Python package libucx keeps libucp.so.0, for the library to load when messages go to other hosts.
 
 Nothing is imported and nothing loaded: the file is looked for on sys.path, and named by ONSTREAM_UCX_WHEEL (parameter
-ucx_wheel), which a program may have set itself.
+ucx_wheel), which a program may have set itself. This costs some microseconds of every `import onstream`, hence no pathlib.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 VARIABLE = "ONSTREAM_UCX_WHEEL"
-LIBRARY = Path("libucx", "lib", "libucp.so.0")
+LIBRARY = os.path.join("libucx", "lib", "libucp.so.0")
 
 
-def find_library() -> Path | None:
+def find_library() -> str | None:
     """The first libucp.so.0 of a package libucx on sys.path."""
-    candidates = (Path(folder or ".") / LIBRARY for folder in sys.path)
-    return next((file.absolute() for file in candidates if file.is_file()), None)
+    candidates = (os.path.abspath(os.path.join(folder, LIBRARY)) for folder in sys.path)
+    return next((file for file in candidates if os.path.isfile(file)), None)
 
 
 def name_library() -> None:
@@ -26,7 +25,7 @@ def name_library() -> None:
         return
     library = find_library()
     if library is not None:
-        os.environ[VARIABLE] = str(library)
+        os.environ[VARIABLE] = library
 
 
 name_library()

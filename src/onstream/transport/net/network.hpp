@@ -37,18 +37,22 @@ class NetworkEvents {
   virtual void on_taken(std::uint64_t token) = 0;
   // The memory of offer() or send_in_place() is the caller's again.
   virtual void on_released(std::uint64_t token) = 0;
-  // The peer cannot be reached any more: told once. Before it, on_released() for all memory lent for the peer; takes
-  // from the peer that have not ended are dropped, and their places are the caller's again.
+  // The peer, with which a message was exchanged, cannot be reached any more: told once. Before it, on_released() for
+  // all memory lent for the peer; takes from the peer that have not ended are dropped, and their places are the
+  // caller's again.
   virtual void on_lost(int peer, const std::string& why) = 0;
 };
 
 class Network {
  public:
+  // Messages that were sent arrive all the same at peers that go on turning: for them the end may wait two seconds. No
+  // event is raised any more, and all lent memory is the caller's again.
   virtual ~Network() = default;
 
   // For peers' connect(): printable text of at most 4 KiB.
   virtual std::string address() const = 0;
-  // Names the peer's address; contact is made by the first message. Throws invalid_argument for an address that
+  // Names the peer's address; contact is made by the first message. A message of a peer that is not connected is
+  // dropped, so all peers are connected before the first progress(). Throws invalid_argument for an address that
   // address() of the same implementation did not make.
   virtual void connect(int peer, const std::string& address) = 0;
 
@@ -72,7 +76,8 @@ class Network {
   virtual int descriptor() const = 0;
   virtual bool arm() = 0;
 
-  // Forgets the peer, without on_lost(): all memory lent for it is released in the next progress().
+  // Forgets the peer, without on_lost(): all memory lent for it is released in the next progress(). Messages under way
+  // may be lost, and the peer, unless it forgets this rank too, is told of a loss.
   virtual void disconnect(int peer) = 0;
   // What carries the bytes, for people: "tcp over eth0".
   virtual std::string describe() const = 0;

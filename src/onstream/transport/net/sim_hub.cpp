@@ -61,7 +61,7 @@ void SimHub::put(int rank, SimParcel parcel) {
 
 SimParcel SimHub::message_of(int rank, const SimLoan& loan) const {
   SimParcel parcel{.kind = SimKind::message, .from = rank, .secret = ports_.at(rank).secret, .header = loan.header};
-  parcel.payload.assign(loan.payload.begin(), loan.payload.end());
+  parcel.payload.assign(loan.payload.data(), loan.payload.data() + loan.payload.size());
   return parcel;
 }
 

@@ -89,7 +89,7 @@ UcxFunctions load_ucx(const UcxPlaces& places) {
       log(LogLevel::info, "the network is that of UCX ", found.version, " (", file, ")");
       return found;
     } catch (const Error& error) {
-      reasons += concat("\n", file, ": ", error.what());
+      reasons += concat("\n", error.what());
     }
   }
   fail(ErrorCode::unsupported,

@@ -27,7 +27,7 @@ void UcxNetwork::send(int peer, Bytes header, Bytes payload) {
   if (!reach(to)) return;
   UcxSend& send = prepared(to, header);
   // UCX may read the payload after the call, and tells so only at its end: so the copy is made before.
-  send.copy.assign(payload.begin(), payload.end());
+  send.copy.assign(payload.data(), payload.data() + payload.size());  // by pointers, which is one memcpy
   (void)post(send, kUcxMessage, UCP_AM_SEND_FLAG_EAGER, send.copy);
 }
 
