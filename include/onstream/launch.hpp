@@ -27,6 +27,8 @@ struct Launch {
 // MPICH's PMI_*, or SLURM_*, in that order. ONSTREAM_ADDRESS, _PORT and _SECRET say otherwise than these launchers do.
 // A secret that no one set is made from the job's identity: good enough on one host, where the kernel also tells the
 // user at the other end; set ONSTREAM_SECRET where strangers share the network of a job of several hosts.
+// Ranks that are started by hand on several hosts set ONSTREAM_LOCAL_RANK and ONSTREAM_LOCAL_SIZE too; ranks of other
+// hosts reach rank 0 at its address and port, and each other at a port that the system chooses.
 // A process started by none of them is a world of one rank. Throws invalid_argument naming the variable that is
 // missing, unreadable or contradicts another (rank >= size).
 Launch launch_from_environment();

@@ -211,6 +211,7 @@ CASE(a_launch_without_the_dead_numbers_the_living_anew) {
   const Launch far{
       .rank = 1, .size = 4, .local_size = 2, .address = "gpu07", .port = 20000, .secret = "s", .generation = ""};
   CHECK(far.without({0}).address == "gpu07" && far.without({0}).port == 20000 && far.without({0}).local_size == 2);
+  CHECK(far.without({0, 3}).local_size == 1);  // the two that are left may be on two hosts
 }
 
 CASE(process_stat_survives_names_with_parentheses) {

@@ -274,6 +274,9 @@ std::string random_speech(std::mt19937& random) {
 
 CASE(a_thousand_strangers_with_random_bytes_are_dropped_and_the_mesh_starts) {
   const std::string address = fresh_name();
+  std::atomic<int> answered{0};
+  std::promise<void> all_answered;
+  const std::shared_future<void> wait = all_answered.get_future().share();
   as_ranks(4, [&](int rank) {
     const Launch launch = launch_of(rank, 4, address);
     if (rank < 3) {
@@ -281,6 +284,8 @@ CASE(a_thousand_strangers_with_random_bytes_are_dropped_and_the_mesh_starts) {
       one.mesh.on("echo", [](int, std::string payload, Fd) { return payload; });
       one.mesh.start();
       CHECK(one.mesh.request((rank + 1) % 3, "echo", "x", Fd(), Deadline(kSoonS)) == "x");
+      if (++answered == 3) all_answered.set_value();
+      CHECK(wait.wait_for(std::chrono::duration<double>(kSoonS)) == std::future_status::ready);
       CHECK_THROWS(one.mesh.all_gather("never", "", Deadline(kSoonS)), "rank 3 (pid ");
       return;
     }

@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <optional>
@@ -219,8 +220,9 @@ Launch Launch::without(const std::vector<int>& ranks) const {
   rest.rank -= static_cast<int>(std::distance(absent.begin(), absent.lower_bound(rank)));
   rest.size -= static_cast<int>(absent.size());
   // local_rank stays: it says which GPU is this process's. Of ranks on several hosts nobody here knows which were
-  // local.
-  if (local_size == size) rest.local_size = rest.size;
+  // local; they must not look like those of one host, whose store listens there alone.
+  const bool one_host = local_size == size;
+  rest.local_size = one_host ? rest.size : std::clamp(local_size, 1, std::max(1, rest.size - 1));
   if (absent.empty()) return rest;
   // A TCP port is all that the job has: there the store tells its worlds apart by the generation.
   rest.generation = to_hex(sha256(concat(generation, " without", names))).substr(0, 32);

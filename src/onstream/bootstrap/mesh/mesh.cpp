@@ -310,7 +310,7 @@ void Mesh::Implementation::write_all() {
   }
 }
 
-// What poll() looks at for each connected peer.
+// Adds the descriptors of each connected peer for poll().
 std::vector<Mesh::Implementation::PollSlot> Mesh::Implementation::poll_slots(std::vector<pollfd>& polled) {
   const std::lock_guard lock(write_mutex_);
   std::vector<PollSlot> slots;

@@ -43,8 +43,8 @@ class Mesh {
   void on_leave(OnDeath function);
   void on_tick(std::function<void()> function);
   // Asked in a thread of its own, about every tenth of a second, whether this rank may tell peers on other hosts that
-  // it lives: if what else serves them has stopped, false withholds the pulse, and they take this rank for dead. Needed
-  // until the mesh ends; not asked in a world of one host.
+  // it lives. False withholds the pulse, and the peers take this rank for dead: for a rank whose network proxy has
+  // stopped. Needed until the mesh ends; not asked in a world of one host.
   void on_pulse(std::function<bool()> function);
   void start();
 

@@ -33,7 +33,7 @@ struct MeshEnd {
 };
 
 // The proof that `from` gives to `to` over a connection to this endpoint. With both nonces it is good for one mesh, and
-// with the endpoint for one listener: whoever is connected to by mistake cannot use it elsewhere.
+// with the endpoint for one listener: a stranger that listens at a peer's number cannot use it elsewhere.
 std::string prove(const std::string& secret, const MeshEnd& from, const MeshEnd& to, const Endpoint& endpoint);
 
 }  // namespace onstream

@@ -23,7 +23,7 @@ struct PulseTimes {
 };
 
 // Time in which the mesh's thread listened. Not counted is the time in which the process stood still, or its thread had
-// other work: what came meanwhile lies unread, and is no silence.
+// other work: bytes that came meanwhile lie unread, and that is no silence.
 class ListeningClock {
  public:
   // Once a turn of the thread, after all that came has been read.
