@@ -8,12 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 
 from .rank import LocalRank
 
-NOT_PASSED_ON = {"ONSTREAM_UCX_WHEEL"}  # a file that every host has in a place of its own
+NOT_PASSED_ON = {"ONSTREAM_UCX_WHEEL"}  # a file that every host has in a place of its own: `import onstream` names it
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ def meeting_on_one_host(size: int) -> Meeting:
 
 def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> dict[str, str]:
     """The variables that all ranks of this host have: this process's, the added ones, and the job's."""
-    _name_ucx()
     shared = {**os.environ, **added}
     shared.pop("ONSTREAM_PORT", None)
     shared.setdefault("PYTHONUNBUFFERED", "1")  # the output of a killed rank must not be lost
@@ -80,12 +78,3 @@ def start_rank(
         pass_fds=descriptors,
     )
     return LocalRank(number, process)
-
-
-def _name_ucx() -> None:
-    """Names the UCX of a wheel on this host, if this Python has one."""
-    if "onstream" in sys.modules:  # else its ranks do it when they import it
-        try:
-            import_module("onstream._ucx").name_wheel()
-        except ImportError:
-            return
