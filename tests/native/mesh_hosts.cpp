@@ -220,14 +220,15 @@ Fd speak(const Endpoint& endpoint, std::string_view bytes) {
   return socket;
 }
 
-// The kind of the first frame that comes; -1 if the connection ends before.
-int first_kind(const Fd& socket) {
+// The kind of the first frame that comes and is not of the kind passed over; -1 if the connection ends before.
+int first_kind(const Fd& socket, int passed_over = -1) {
   wire::FrameReader reader;
   while (socket.valid() && wait_for(socket, POLLIN, Deadline(kSoonS))) {
     std::string bytes;
     const Received received = receive_some(socket, bytes);
     reader.feed(bytes);
-    if (const std::optional<wire::Frame> frame = reader.next()) return frame->kind;
+    while (const std::optional<wire::Frame> frame = reader.next())
+      if (frame->kind != passed_over) return frame->kind;
     if (received == Received::end) break;
   }
   return -1;
@@ -317,9 +318,7 @@ CASE(a_peer_that_stops_answering_is_dead_within_the_limit_and_is_told) {
       const std::uint64_t now = now_ns();
       send_all(socket, wire::encode(kPulse, ""), Deadline(kSoonS));
       silent.set_value(now);
-      int kind = kPulse;
-      while (kind == kPulse) kind = first_kind(socket);
-      CHECK(kind == kGivenUp);
+      CHECK(first_kind(socket, kPulse) == kGivenUp);
       return;
     }
     HostRank one(launch, on_host(0, kShortTimeoutS));
@@ -368,14 +367,20 @@ CASE(a_process_that_is_stopped_is_dead_and_learns_it_when_it_goes_on) {
   CHECK(wait_for_exit(victim) == 0);
 }
 
+// Where the ranks of that job tell that they are in their world.
+Endpoint meeting_of(const Launch& launch) { return {launch.address + "-up", 0}; }
+
 CASE(a_job_of_several_hosts_that_is_stopped_and_continued_lives) {
   const std::string address = fresh_name();
+  Endpoint meeting = meeting_of(launch_of(0, 3, address));
+  const Fd listener = listen_at(meeting, ListenScope::this_host);
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < 3; ++rank) ranks.push_back(spawn_rank("lives", launch_of(rank, 3, address)));
-  for (const pid_t one : ranks) {
-    int status = 0;
-    CHECK(::waitpid(one, &status, WUNTRACED) == one && WIFSTOPPED(status));
+  for (std::size_t up = 0; up < ranks.size(); ++up) {
+    CHECK(wait_for(listener, POLLIN, Deadline(kSoonS)));
+    CHECK(accept_one(listener).valid());
   }
+  for (const pid_t one : ranks) ::kill(one, SIGSTOP);
   const timespec longer_than_the_limit{1, 500'000'000};
   ::nanosleep(&longer_than_the_limit, nullptr);
   for (const pid_t one : ranks) ::kill(one, SIGCONT);
@@ -441,8 +446,9 @@ void lives() {
   one.mesh.on_death([&](int, std::string why) { died.set_value(std::move(why)); });
   one.mesh.start();
   one.mesh.all_gather("start", "", Deadline(kSoonS));
-  ::raise(SIGSTOP);
-  CHECK(passes_without(death, 2 * kShortTimeoutS));
+  std::string why;
+  CHECK(connect_once(meeting_of(launch), Deadline(kSoonS), why).valid());
+  CHECK(passes_without(death, 3.5 * kShortTimeoutS));  // of which it stands still for 1.5 s
   one.mesh.all_gather("end", "", Deadline(kSoonS));
 }
 
