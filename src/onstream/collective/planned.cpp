@@ -92,10 +92,11 @@ class Collective::PlannedCollective final : public plan::PlannedCall {
     if (home_->channels_.is_team()) row.op.note = "of ranks" + listed(home_->ranks());
     row.path = home_->spans_hosts() ? Path::net : path_of(algorithm());
     const bool asked = home_->as_asked(move()).algorithm != Algorithm::automatic;
-    row.why = work.empty()            ? "there is nothing to do"
-              : home_->spans_hosts() ? "ranks of several hosts"
-                           : concat(name_of(algorithm()), asked ? ", as asked for" : ", the least predicted cost",
-                                    call_.combine ? "; then a reduction of your own" : "");
+    row.why = work.empty() ? "there is nothing to do"
+              : home_->spans_hosts()
+                  ? "ranks of several hosts"
+                  : concat(name_of(algorithm()), asked ? ", as asked for" : ", the least predicted cost",
+                           call_.combine ? "; then a reduction of your own" : "");
     return row;
   }
 

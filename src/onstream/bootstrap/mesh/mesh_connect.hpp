@@ -24,8 +24,8 @@ struct ConnectedPeer {
   std::string host_name;
   bool same_host = true;
   int host = 0;  // the first rank of its host
-  Fd process;  // a pidfd: readable when the process has ended; invalid where the kernel, a pid namespace or another
-               // host forbids it
+  Fd process;    // a pidfd: readable when the process has ended; invalid where the kernel, a pid namespace or another
+                 // host forbids it
 };
 
 struct MeshOptions {
