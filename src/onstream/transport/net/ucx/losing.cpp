@@ -27,32 +27,38 @@ void UcxNetwork::fail_peer(UcxPeer& peer, ucs_status_t status) {
   unsettled_ = true;
 }
 
-ucp_request_param_t UcxNetwork::ending(UcxPeer& peer, unsigned flags) {
+ucp_request_param_t UcxNetwork::ending(ucp_send_nbx_callback_t callback, void* argument, unsigned flags) {
   ucp_request_param_t how{};
   how.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  how.cb.send = &UcxNetwork::on_ended;
-  how.user_data = &peer;
+  how.cb.send = callback;
+  how.user_data = argument;
   how.flags = flags;
   return how;
 }
 
 void UcxNetwork::flush(UcxPeer& peer) {
-  const ucp_request_param_t how = ending(peer, 0);
+  const ucp_request_param_t how = ending(&UcxNetwork::on_flushed, this, 0);
   ucs_status_ptr_t const request = worker_.ucx().ep_flush_nbx(peer.endpoint, &how);
-  if (request != nullptr && !UCS_PTR_IS_ERR(request)) ++peer.in_flight;
+  if (request != nullptr && !UCS_PTR_IS_ERR(request)) ++flushes_;
 }
 
 // Without a word to the peer, which learns of it as of a failure; what UCX still holds ends with an error.
 void UcxNetwork::close(UcxPeer& peer) {
-  const ucp_request_param_t how = ending(peer, UCP_EP_CLOSE_FLAG_FORCE);
+  const ucp_request_param_t how = ending(&UcxNetwork::on_closed, &peer, UCP_EP_CLOSE_FLAG_FORCE);
   ucs_status_ptr_t const request = worker_.ucx().ep_close_nbx(std::exchange(peer.endpoint, nullptr), &how);
   if (request != nullptr && !UCS_PTR_IS_ERR(request)) ++peer.in_flight;
 }
 
-void UcxNetwork::on_ended(void* request, ucs_status_t /*status*/, void* peer) noexcept {
-  auto& ended = *static_cast<UcxPeer*>(peer);
-  ended.network->worker_.ucx().request_free(request);
-  --ended.in_flight;
+void UcxNetwork::on_flushed(void* request, ucs_status_t /*status*/, void* network) noexcept {
+  auto& self = *static_cast<UcxNetwork*>(network);
+  self.worker_.ucx().request_free(request);
+  --self.flushes_;
+}
+
+void UcxNetwork::on_closed(void* request, ucs_status_t /*status*/, void* peer) noexcept {
+  auto& closed = *static_cast<UcxPeer*>(peer);
+  closed.network->worker_.ucx().request_free(request);
+  --closed.in_flight;
 }
 
 void UcxNetwork::lose_offers(int peer) {

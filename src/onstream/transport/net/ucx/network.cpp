@@ -29,24 +29,28 @@ UcxNetwork::UcxNetwork(const UcxSettings& settings, NetworkEvents& events)
   worker_.on_arrival(kUcxOffer, &UcxNetwork::on_offer, this);
 }
 
+// UCX asserts that nothing is under way at the end of its worker, so all endpoints are closed by then.
 UcxNetwork::~UcxNetwork() {
   events_ = nullptr;
   for (auto& [number, offer] : offers_)
     if (offer.descriptor != nullptr) unwanted_.push_back(offer.descriptor);
   drop_unwanted();
-  for (const auto& peer : peers_) {
-    if (peer == nullptr || peer->endpoint == nullptr) continue;
-    if (peer->state == UcxPeerState::connected) flush(*peer);
+  for (const auto& peer : peers_)
+    if (peer != nullptr && peer->endpoint != nullptr && peer->state == UcxPeerState::connected) flush(*peer);
+  turn_while([this] { return flushes_ > 0; });
+  for (auto& peer : peers_) {
+    if (peer == nullptr) continue;
+    if (peer->state == UcxPeerState::connected) peer->state = UcxPeerState::failing;
+    forgotten_.push_back(std::move(peer));
   }
-  const auto busy = [](const auto& peer) { return peer != nullptr && peer->in_flight > 0; };
+  turn_while([this] { return !settle_forgotten(); });
+}
+
+template <class Condition>
+void UcxNetwork::turn_while(const Condition& holds) {
   const Deadline deadline(kGoodbyeS);
-  while ((std::any_of(peers_.begin(), peers_.end(), busy) || std::any_of(forgotten_.begin(), forgotten_.end(), busy)) &&
-         !deadline.passed()) {
+  while (holds() && !deadline.passed())
     if (!worker_.turn()) std::this_thread::yield();
-  }
-  for (const auto& peer : peers_) {
-    if (peer != nullptr && peer->endpoint != nullptr) close(*peer);
-  }
 }
 
 std::string UcxNetwork::address() const { return text_of(kKind, {identity_, worker_.address()}); }

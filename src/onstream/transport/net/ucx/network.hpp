@@ -52,7 +52,8 @@ class UcxNetwork final : public Network {
                                std::size_t bytes, const ucp_am_recv_param_t* how) noexcept;
   static void on_sent(void* request, ucs_status_t status, void* send) noexcept;
   static void on_taken(void* request, ucs_status_t status, std::size_t bytes, void* take) noexcept;
-  static void on_ended(void* request, ucs_status_t status, void* peer) noexcept;
+  static void on_flushed(void* request, ucs_status_t status, void* network) noexcept;
+  static void on_closed(void* request, ucs_status_t status, void* peer) noexcept;
   static void on_failure(void* peer, ucp_ep_h endpoint, ucs_status_t status) noexcept;
 
   // Sending.
@@ -74,7 +75,7 @@ class UcxNetwork final : public Network {
 
   // The end of a peer.
   void fail_peer(UcxPeer& peer, ucs_status_t status);
-  static ucp_request_param_t ending(UcxPeer& peer, unsigned flags);
+  static ucp_request_param_t ending(ucp_send_nbx_callback_t callback, void* argument, unsigned flags);
   void flush(UcxPeer& peer);
   void close(UcxPeer& peer);
   void lose_offers(int peer);
@@ -82,6 +83,8 @@ class UcxNetwork final : public Network {
   int takes_of(const UcxPeer& peer);
   void settle_peers();
   bool settle_forgotten();
+  template <class Condition>
+  void turn_while(const Condition& holds);
   bool raise();
   void raise(const UcxEvent& event);
 
@@ -102,6 +105,7 @@ class UcxNetwork final : public Network {
   NetworkEvents* events_;  // none at the end
   std::uint64_t next_offer_ = 1;
   std::uint64_t strangers_ = 0;
+  int flushes_ = 0;
   bool unsettled_ = false;  // a peer was heard of, fails or closes
   UcxWorker worker_;
 };
