@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "onstream/error.hpp"
 #include "onstream/parameters.hpp"
 #include "onstream/transport/net/networks.hpp"
+#include "sanitizer.hpp"
 
 namespace onstream::test {
 
@@ -95,6 +97,8 @@ class Nodes {
   }
 
   void open(int rank, int count, const std::string& secret) {
+    // UCX rewrites the first bytes of libc's mmap, which the thread sanitizer has rewritten too: it crashes.
+    if (kThreadSanitizer) ::setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 0);
     const Parameters parameters = Parameters::from_environment();
     net::NetworkSettings settings{.kind = kind_, .rank = rank, .size = count, .secret = secret};
     settings.interface = parameters.network_interface;
