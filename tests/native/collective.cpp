@@ -299,6 +299,7 @@ CASE(without_slots_for_ll128_lines_there_are_none) {
     Parameters parameters = in_pairs("host");
     parameters.collective_ll128_bytes = bytes;
     run_ranks(3, parameters, [](World& world) {
+      only_on_one_host(world);
       TestBuffer buffer(world, 4000);
       CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1000, ElementType::int32});
       CHECK(world.collective().explain(call).find("ll128: there are no LL128 lines for 3 ranks") != std::string::npos);

@@ -143,6 +143,7 @@ CASE(the_late_rank_and_the_collective_are_named_at_the_deadline) {
 void leave_one_behind(const Parameters& parameters, const std::function<CollectiveCall(const Vector&)>& make,
                       const std::string& told, bool from_the_first, int ranks = 2) {
   run_ranks(ranks, parameters, [&](World& world) {
+    only_on_one_host(world);
     TestBuffer buffer(world, 64);
     const CollectiveCall call = make({buffer.data(), buffer.data(), 4, ElementType::int32});
     if (!from_the_first) world.collective().run(call);
@@ -398,6 +399,7 @@ CASE(checking_names_who_calls_something_else) {
 
 CASE(an_algorithm_is_chosen_by_cost_and_explained) {
   on_all_devices_in_pairs(4, [](World& world) {
+    only_on_one_host(world);
     TestBuffer buffer(world, 64);
     CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1, ElementType::float64});
     CHECK(world.collective().explain(call).find("float64 on 4 ranks: ll") != std::string::npos);

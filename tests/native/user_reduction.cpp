@@ -188,6 +188,7 @@ CASE(calls_have_the_memory_of_those_before) {
 
 CASE(where_no_function_can_be_called_is_told) {
   on_all_devices(2, [](World& world) {
+    only_on_one_host(world);
     TestBuffer buffer(world, 64);
     Collective& it = world.collective();
     const Vector vector{buffer.data(), buffer.data(), 2};

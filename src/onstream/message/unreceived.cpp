@@ -36,6 +36,8 @@ Unreceived unreceived_on(const lane::LaneView& lane) {
 
 void MessageEngine::tell_unreceived() const {
   if (!on_host_ || !logs(LogLevel::warn) || fabric_->failure()) return;
+  constexpr int kTurns = 64;  // what has come over the network is put in its ring
+  for (int turn = 0; fabric_->network() != nullptr && turn < kTurns; ++turn) fabric_->network()->turn();
   for (const lane::LaneView& lane : views_) {
     const auto [messages, bytes] = unreceived_on(lane);
     if (messages == 0) continue;

@@ -193,13 +193,14 @@ class Fabric::Implementation {
     board_->set_abort(Cause::failure);
   }
 
-  // Returns the call's result; throws the world's story where its failure ended the call. Another rank may have met the
-  // failure first: waits for the news of it for so long.
+  // Returns the call's result; throws the world's story where its failure ended the call. A peer that does not answer
+  // by the deadline fails the world, as any wait that passes its deadline does. Another rank may have met the failure first: waits for the news of it for so long.
   template <class Call>
   auto or_story(const Call& call, double on_its_way_s = 0) {
     try {
       return call();
     } catch (const Error& error) {
+      if (error.code() == ErrorCode::timeout && !has_failed()) late(error.what());
       if (error.code() != ErrorCode::aborted) throw;
       for (const Deadline limit(on_its_way_s); !has_failed() && !limit.passed();) HostGroup::pause(1U << 20);
       check();
@@ -299,6 +300,7 @@ class Fabric::Implementation {
     const bool first = fault_log_.begin({reason, cause, !quiet && logged != Logged::by_another}, gone);
     const LogLevel level = logged == Logged::now ? LogLevel::error : LogLevel::info;
     if (first) log(quiet ? LogLevel::debug : level, "the world failed: ", reason);
+    hosts_.fail();  // before the waits end: their calls end it for good before they return
     board_->set_abort(cause);
     mesh_.fail_all(reason);  // last: a thread that it wakes finds the world failed
   }

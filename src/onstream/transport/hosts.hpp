@@ -45,6 +45,10 @@ class Hosts {
   void note_goodbye(int peer);
   // Now and then, in the mesh's thread: ranks that the network has lost, and that the mesh still has.
   void tick();
+  // The world has failed.
+  void fail() {
+    if (network_ != nullptr) network_->fail();
+  }
   // This rank leaves: before its own goodbye.
   void leave();
 

@@ -1,6 +1,7 @@
 #include "onstream/collective/network/network_lanes.hpp"
 
 #include "onstream/base/error.hpp"
+#include "onstream/collective/channel/channel.hpp"
 
 namespace onstream::collective {
 
@@ -19,7 +20,9 @@ LaneShape shape_of(const Fabric& fabric) {
 NetworkLanes::NetworkLanes(Fabric& fabric)
     : lanes_(fabric, shape_of(fabric)),
       remote_(std::make_unique<lane::RemoteLanes>(fabric.network(), net::ServiceNumber::collectives)),
-      views_(lane::all_views(fabric, lanes_, remote_.get())) {
+      views_(lane::all_views(fabric, lanes_, remote_.get())),
+      calls_(static_cast<std::size_t>(lanes_.count())) {
+  require_same_parameters(fabric);
   fabric.barrier("the start of collectives");
 }
 

@@ -19,11 +19,15 @@ class NetworkLanes {
   // there are no more (parameter teams).
   int take(int channels);
   const lane::LaneView& view(int peer, int lane) const;
+  // The number of the collective that runs on this lane now, from 1 on. Those of one lane run one after the other.
+  std::uint64_t count_call(int lane) { return ++calls_[static_cast<std::size_t>(lane)]; }
+  net::NetworkProxy& proxy() { return remote_->proxy(); }
 
  private:
   Lanes lanes_;
   std::unique_ptr<lane::RemoteLanes> remote_;
   std::vector<lane::LaneView> views_;
+  std::vector<std::uint64_t> calls_;
   int taken_ = 0;
 };
 

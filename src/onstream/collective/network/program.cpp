@@ -183,9 +183,10 @@ void Program::scan(bool exclusive) {
 }
 
 void Program::run() const {
+  const std::uint64_t number = place_.lanes->count_call(place_.lane);
   try {
     for (const Phase& phase : phases_) {
-      if (!run(phase)) return;
+      if (!run(phase, number)) return;
     }
   } catch (const std::exception& error) {
     const auto fabric = place_.fabric.lock();
@@ -194,18 +195,18 @@ void Program::run() const {
   }
 }
 
-bool Program::run(const Phase& phase) const {
+bool Program::run(const Phase& phase, std::uint64_t number) const {
   for (const auto& step : phase.before) step();
   const Exchange::Ended ended = Exchange(place_.wait, phase.pairs).run();
   if (ended.status != Status::ok) {
-    fail(ended);
+    fail(ended, number);
     return false;
   }
   for (const auto& step : phase.behind) step();
   return true;
 }
 
-void Program::fail(const Exchange::Ended& ended) const {
+void Program::fail(const Exchange::Ended& ended, std::uint64_t number) const {
   if (ended.status == Status::misused) {
     const auto fabric = place_.fabric.lock();
     if (fabric == nullptr) return;
@@ -218,7 +219,9 @@ void Program::fail(const Exchange::Ended& ended) const {
   fault.peer = static_cast<std::uint64_t>(ended.peer);
   fault.tag = static_cast<std::uint64_t>(call_.channel);
   fault.bytes = ended.bytes;
+  fault.extra = number;
   report(HostGroup(0, 1), place_.wait, ended.status, fault);
+  place_.lanes->proxy().turn();  // where the world has failed it ends, and touches none of the call's memory any more
 }
 
 }  // namespace onstream::collective

@@ -21,7 +21,7 @@ namespace onstream::collective {
 struct ProgramPlace {
   std::weak_ptr<Fabric> fabric;
   WaitView wait;
-  const NetworkLanes* lanes;
+  NetworkLanes* lanes;
   int lane;
   const std::vector<int>* ranks;  // of the world, by place in the team
   int rank;                       // in the team
@@ -58,8 +58,8 @@ class Program {
   void reduce();
   void reduce_scatter();
   void scan(bool exclusive);
-  bool run(const Phase& phase) const;
-  void fail(const Exchange::Ended& ended) const;
+  bool run(const Phase& phase, std::uint64_t number) const;
+  void fail(const Exchange::Ended& ended, std::uint64_t number) const;
 
   ProgramPlace place_;
   CollectiveCall call_;

@@ -26,6 +26,7 @@ std::uint64_t own_token(std::uint64_t token) { return token & ((std::uint64_t{1}
 
 NetworkProxy::NetworkProxy(int size, const Open& open, Hooks hooks)
     : hooks_(std::move(hooks)), counts_(at(size)), network_(open(*this)), waker_(make_waker()) {
+  described_ = network_->describe();
   host_turn_.move = [](void* self) { return static_cast<NetworkProxy*>(self)->turn(); };
   host_turn_.nap = [](void* self, std::uint64_t ns) { static_cast<NetworkProxy*>(self)->nap(ns); };
   host_turn_.context = this;
@@ -49,6 +50,11 @@ void NetworkProxy::stop() {
   with([&] { network_.reset(); });
 }
 
+void NetworkProxy::fail() {
+  failed_.store(true, std::memory_order_release);  // pairs with turn()
+  wake(waker_);
+}
+
 void NetworkProxy::serve(ServiceNumber number, NetworkService& service) {
   with([&] { services_[static_cast<std::size_t>(number)] = &service; });
 }
@@ -68,10 +74,14 @@ bool NetworkProxy::move() {
 }
 
 bool NetworkProxy::turn() {
+  if (failed_.load(std::memory_order_acquire)) [[unlikely]] {
+    with([&] { network_.reset(); });
+    return false;
+  }
   wanted_.store(true, std::memory_order_seq_cst);  // before the attempt: a holder that ends now looks at it once more
   bool moved = false;
   while (wanted_.load(std::memory_order_seq_cst)) {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
+    const std::unique_lock lock(hands_, std::try_to_lock);
     if (!lock) return moved;
     wanted_.store(false, std::memory_order_seq_cst);
     try {
@@ -88,7 +98,7 @@ bool NetworkProxy::turn() {
 void NetworkProxy::sleep(std::uint64_t at_most_ns) {
   std::array<pollfd, 2> polled{};
   {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
+    const std::unique_lock lock(hands_, std::try_to_lock);
     if (!lock || network_ == nullptr || !network_->arm()) return;
     polled[0] = {network_->descriptor(), POLLIN, 0};
   }
@@ -106,6 +116,10 @@ void NetworkProxy::serve_alone() {
   constexpr std::uint64_t kAsleepNs = 100'000'000;
   std::uint64_t seen = 0;
   while (!stopping_.load(std::memory_order_acquire)) {
+    if (failed_.load(std::memory_order_acquire)) {
+      turn();
+      return;
+    }
     const std::uint64_t turns = turns_of_others_.load(std::memory_order_relaxed);
     if (turns != seen) {
       seen = turns;
@@ -149,24 +163,31 @@ Bytes NetworkProxy::full_header(ServiceNumber service, Bytes header) {
 }
 
 void NetworkProxy::send(ServiceNumber service, int peer, Bytes header, Bytes payload) {
+  if (network_ == nullptr) return;
   counts_[at(peer)].sent.fetch_add(1, std::memory_order_relaxed);
   network_->send(peer, full_header(service, header), payload);
 }
 bool NetworkProxy::send_in_place(ServiceNumber service, int peer, Bytes header, Bytes payload, std::uint64_t token) {
+  if (network_ == nullptr) return true;
   counts_[at(peer)].sent.fetch_add(1, std::memory_order_relaxed);
   return network_->send_in_place(peer, full_header(service, header), payload, full_token(service, token));
 }
 void NetworkProxy::offer(ServiceNumber service, int peer, Bytes header, Bytes payload, std::uint64_t token) {
+  if (network_ == nullptr) return;
   counts_[at(peer)].sent.fetch_add(1, std::memory_order_relaxed);
   network_->offer(peer, full_header(service, header), payload, full_token(service, token));
 }
 void NetworkProxy::take(ServiceNumber service, std::uint64_t offer, std::span<std::byte> place, std::uint64_t token) {
-  network_->take(offer, place, full_token(service, token));
+  if (network_ != nullptr) network_->take(offer, place, full_token(service, token));
 }
 
 NetworkService* NetworkProxy::service_of(Bytes header) {
   const std::size_t number = header.empty() ? services_.size() : static_cast<std::size_t>(header[0]);
   return number < services_.size() ? services_[number] : nullptr;
+}
+
+void NetworkProxy::refuse(std::uint64_t offer) {
+  if (network_ != nullptr) network_->refuse(offer);
 }
 
 void NetworkProxy::on_message(int peer, Bytes header, Bytes payload) {

@@ -6,6 +6,8 @@
 // words that its ops write. Thread-safe.
 #pragma once
 
+#include <sched.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -56,11 +58,14 @@ class NetworkProxy final : public NetworkEvents {
   NetworkProxy& operator=(const NetworkProxy&) = delete;
 
   std::string address() const { return network_->address(); }
-  std::string describe() const { return network_->describe(); }
+  const std::string& describe() const { return described_; }
   void connect(int peer, const std::string& address);
   void start();
   // Ends the thread and the network. Messages that were sent before still go out.
   void stop();
+  // The world has failed: the next turn() of any thread, or the proxy's own thread, ends the network. No memory of the
+  // program is touched from then on. For any thread, also inside of events.
+  void fail();
 
   // Before any peer can send to the service, and until it is withdrawn.
   void serve(ServiceNumber number, NetworkService& service);
@@ -85,11 +90,11 @@ class NetworkProxy final : public NetworkEvents {
   bool send_in_place(ServiceNumber service, int peer, Bytes header, Bytes payload, std::uint64_t token);
   void offer(ServiceNumber service, int peer, Bytes header, Bytes payload, std::uint64_t token);
   void take(ServiceNumber service, std::uint64_t offer, std::span<std::byte> place, std::uint64_t token);
-  void refuse(std::uint64_t offer) { network_->refuse(offer); }
+  void refuse(std::uint64_t offer);
   // Runs with the network in hand.
   template <class Function>
   auto with(const Function& function) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(hands_);
     return function();
   }
 
@@ -116,7 +121,20 @@ class NetworkProxy final : public NetworkEvents {
   void hear(int peer);
   void look_whether_left(int peer);
 
-  std::mutex mutex_;  // the network is in hand
+  // Held while the network is in hand. An event may ask for it in vain, in the thread that holds it.
+  class Hands {
+   public:
+    bool try_lock() { return !taken_.test_and_set(std::memory_order_acquire); }
+    void lock() {
+      while (!try_lock()) sched_yield();
+    }
+    void unlock() { taken_.clear(std::memory_order_release); }
+
+   private:
+    std::atomic_flag taken_;
+  };
+  Hands hands_;
+  std::atomic<bool> failed_ = false;
   std::atomic<bool> wanted_ = false;
   std::atomic<std::uint64_t> turned_at_ns_ = 0;
   std::atomic<std::uint64_t> turns_of_others_ = 0;
@@ -126,6 +144,7 @@ class NetworkProxy final : public NetworkEvents {
   std::array<NetworkService*, static_cast<std::size_t>(ServiceNumber::count)> services_{};
   std::array<std::byte, kMaxHeaderBytes> header_{};
   std::unique_ptr<Network> network_;
+  std::string described_;
   HostTurn host_turn_;
   Fd waker_;
   std::thread thread_;
