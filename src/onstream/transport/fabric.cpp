@@ -194,7 +194,8 @@ class Fabric::Implementation {
   }
 
   // Returns the call's result; throws the world's story where its failure ended the call. A peer that does not answer
-  // by the deadline fails the world, as any wait that passes its deadline does. Another rank may have met the failure first: waits for the news of it for so long.
+  // by the deadline fails the world, as any wait that passes its deadline does. Another rank may have met the failure
+  // first: waits for the news of it for so long.
   template <class Call>
   auto or_story(const Call& call, double on_its_way_s = 0) {
     try {
