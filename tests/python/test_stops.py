@@ -85,3 +85,52 @@ def test_a_job_that_stood_still_for_longer_than_its_deadline_goes_on(tmp_path: P
         job.kill()
     assert job.returncode == 0, out
     assert "ends ['recv', 'send', 'stream', 'team', 'wait', 'word']" in out
+
+
+# Rank 0 asks rank 2, which stands still, to attach to its memory: it cannot know where a send goes before.
+SILENT = """
+import os, signal, time
+import numpy as np
+import onstream as ons
+
+w = ons.init(timeout_s=1)
+w.barrier()
+if w.rank == 2:
+    print("pid", os.getpid(), flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os._exit(0)
+end = time.monotonic() + 20
+if w.rank == 0:
+    time.sleep(0.5)
+    try:
+        w.send(np.zeros(100000), 2)
+    except ons.TimeoutError as error:
+        print("told", str(error).splitlines()[0], flush=True)
+while w.failure() is None and time.monotonic() < end:
+    time.sleep(0.01)
+print("failed", w.failure() is not None, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_peer_that_does_not_answer_for_a_buffer_fails_the_world_on_every_rank(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SILENT)
+    command = [sys.executable, "-m", "onstream", "run", "-n", "3", sys.executable, "program.py"]
+    job = subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert job.stdout is not None
+    lines: list[str] = []
+    pid = 0
+    try:
+        while sum(" failed " in line for line in lines) < 2:
+            line = job.stdout.readline()
+            assert line, lines
+            lines.append(line)
+            if " pid " in line:
+                pid = int(line.split()[-1])
+    finally:
+        if pid:
+            os.kill(pid, signal.SIGCONT)
+        job.wait(60)
+        job.stdout.close()
+    assert sum("failed True" in line for line in lines) == 2, lines
+    assert any("told" in line and "did not answer" in line for line in lines), lines
