@@ -40,6 +40,7 @@ class PlannedCall;
 }
 namespace collective {
 class BlockBudget;
+class NetworkLanes;
 struct UserKernels;
 }  // namespace collective
 
@@ -262,11 +263,14 @@ struct NeighbourGraph {
 
 class Neighbourhood {
  public:
-  // Collective over the world; `ranks` are the team's. Throws invalid_argument on every rank if some argument of some
-  // rank cannot be, or an edge is not named by both its ends, and says which.
-  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room, const std::vector<int>& ranks,
+  // Collective over the world; `ranks` are the team's, `lanes` those of a world of several hosts. Throws
+  // invalid_argument on every rank if some argument of some rank cannot be, or an edge is not named by both its ends,
+  // and says which.
+  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room,
+                std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks,
                 const NeighbourGrid& grid);
-  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room, const std::vector<int>& ranks,
+  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room,
+                std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks,
                 const NeighbourGraph& graph);
   ~Neighbourhood();
   Neighbourhood(const Neighbourhood&) = delete;

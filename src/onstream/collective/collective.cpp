@@ -77,10 +77,12 @@ std::string Collective::explain(const CollectiveCall& call) const { return imple
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
 
 std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGrid& grid) const {
-  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->budget(), ranks(), grid);
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->budget(),
+                                         implementation_->lanes(), ranks(), grid);
 }
 std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGraph& graph) const {
-  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->budget(), ranks(), graph);
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->budget(),
+                                         implementation_->lanes(), ranks(), graph);
 }
 
 std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int channels) const {

@@ -13,6 +13,8 @@
 #include "onstream/collective/neighbour/edge_checking.hpp"
 #include "onstream/collective/neighbour/edge_list.hpp"
 #include "onstream/collective/neighbour/edge_parts.hpp"
+#include "onstream/collective/network/network_collectives.hpp"
+#include "onstream/collective/network/program.hpp"
 #include "onstream/collective/select/algorithm.hpp"
 #include "onstream/collective/select/cost.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
@@ -45,10 +47,13 @@ class Neighbourhood::Implementation {
  public:
   using Make = std::function<EdgeList(int rank)>;
 
-  Implementation(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget, const std::vector<int>& ranks,
-                 const Make& make)
-      : fabric_(std::move(fabric)), device_(fabric_->device()), ranks_(ranks), runner_(fabric_) {
-    fabric_->require_one_host("neighbourhoods");
+  Implementation(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget,
+                 std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks, const Make& make)
+      : fabric_(std::move(fabric)),
+        device_(fabric_->device()),
+        ranks_(ranks),
+        runner_(fabric_),
+        lanes_(std::move(lanes)) {
     const auto found = std::ranges::find(ranks, fabric_->rank());
     const int rank = found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
     const auto told = fabric_->agree("the edges of a neighbourhood", [&] {
@@ -66,23 +71,29 @@ class Neighbourhood::Implementation {
     edges_ = lists[static_cast<std::size_t>(fabric_->rank())];
     sources_ = ranks_of(edges_.in, ranks);
     destinations_ = ranks_of(edges_.out, ranks);
-    channel_ = std::make_unique<EdgeChannel>(*fabric_, budget, edges_, half_);
+    if (lanes_ == nullptr) {
+      channel_ = std::make_unique<EdgeChannel>(*fabric_, budget, edges_, half_);
+    } else {
+      lane_ = lanes_->take(1);
+      network_order_.ground = lanes_;
+      spares_ = std::make_shared<collective::ScratchPool>(device_);
+    }
     if (fabric_->parameters().collective_check == "on") {
       checking_ = release_later(std::make_unique<collective::EdgeChecking>(*fabric_, ranks));
     }
   }
-  ~Implementation() { runner_.let_go(std::shared_ptr<EdgeChannel>(std::move(channel_))); }
+  ~Implementation() {
+    if (channel_ != nullptr) runner_.let_go(std::shared_ptr<EdgeChannel>(std::move(channel_)));
+  }
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
 
   const std::vector<int>& sources() const { return sources_; }
   const std::vector<int>& destinations() const { return destinations_; }
-  std::size_t device_bytes() const { return channel_->device_bytes(); }
+  std::size_t device_bytes() const { return channel_ == nullptr ? 0 : channel_->device_bytes(); }
 
-  void run(const CollectiveCall& call, Stream stream) {
-    runner_.enqueue(channel_->order, stream, prepare_compared(call));
-  }
-  void run(const CollectiveCall& call) { runner_.run_and_wait(channel_->order, prepare_compared(call)); }
+  void run(const CollectiveCall& call, Stream stream) { runner_.enqueue(order(), stream, prepare_compared(call)); }
+  void run(const CollectiveCall& call) { runner_.run_and_wait(order(), prepare_compared(call)); }
 
  private:
   friend class Neighbourhood::PlannedExchange;
@@ -105,8 +116,15 @@ class Neighbourhood::Implementation {
     return {.device = device_->kind(), .crowded = fabric_->crowded(), .paths = &fabric_->paths()};
   }
 
+  collective::Order& order() { return channel_ == nullptr ? network_order_ : channel_->order; }
+  // The same on all ranks, and different for each.
+  std::uint64_t number() const {
+    return channel_ == nullptr ? static_cast<std::uint64_t>(lane_) + 1 : channel_->number();
+  }
+
   // Edges of up to so many bytes go by lines, on all ranks.
   std::size_t small(const CollectiveCall& call) const {
+    if (channel_ == nullptr) return small_between_hosts(call);
     const std::size_t slot_bytes = (channel_->view().slot_lines - 1) * kLineData;
     switch (call.algorithm) {
       case Algorithm::automatic:
@@ -118,6 +136,12 @@ class Neighbourhood::Implementation {
         fail(ErrorCode::invalid_argument, name_of(call.kind), ": there is no algorithm ", name_of(call.algorithm),
              " along edges; there are auto, ll and simple");
     }
+  }
+
+  static std::size_t small_between_hosts(const CollectiveCall& call) {
+    if (call.algorithm == Algorithm::automatic) return ~std::size_t{0};
+    fail(ErrorCode::unsupported, name_of(call.kind), ": algorithm ", name_of(call.algorithm),
+         " needs all ranks on one host; leave the algorithm out");
   }
 
   // The parts that the call moves. Throws the error of a call that cannot work on this rank.
@@ -154,11 +178,36 @@ class Neighbourhood::Implementation {
 
   // Empty: this rank has no edges. May ask peers to map the output, and block for their answer.
   CompiledCall prepare(const CollectiveCall& call, const Parts& parts) {
+    if (channel_ == nullptr) return between_hosts(call, parts);
     CompiledCall work;
     work.buffers = {call.input, call.output};
     work.add(half_ <= collective::kFewEdges ? launching<collective::kFewEdges>(call, parts)
                                             : launching<collective::kMostEdges>(call, parts));
     return work;
+  }
+
+  // Edges with one rank in the order in which their sender names them, and those of this rank itself by copies.
+  CompiledCall between_hosts(const CollectiveCall& call, const Parts& parts) const {
+    const auto* input = static_cast<const std::byte*>(call.input);
+    auto* const output = static_cast<std::byte*>(call.output);
+    std::vector<collective::Program::EdgeMove> moves;
+    for (const std::size_t k : edges_.out_as_sent()) {
+      const EdgePart& part = parts.out[k];
+      const EdgeEnd& edge = edges_.out[k];
+      if (part.bytes == 0) continue;
+      const bool own = edge.rank == fabric_->rank();
+      require(!own || parts.in[static_cast<std::size_t>(edge.place)].bytes == part.bytes, name_of(call.kind),
+              ": an edge of this rank to itself gives ", part.bytes, " B at one end, and another number at the other");
+      std::byte* const in = own ? output + parts.in[static_cast<std::size_t>(edge.place)].offset : nullptr;
+      moves.push_back({edge.rank, input + part.offset, in, part.bytes});
+    }
+    for (const std::size_t j : edges_.in_as_sent()) {
+      if (edges_.in[j].rank == fabric_->rank() || parts.in[j].bytes == 0) continue;
+      moves.push_back({edges_.in[j].rank, nullptr, output + parts.in[j].offset, parts.in[j].bytes});
+    }
+    if (moves.empty()) return {};
+    const collective::ProgramPlace place{fabric_, fabric_->wait_view(), lanes_.get(), lane_, &ranks_, 0, 0};
+    return collective::work_of(std::make_shared<const collective::Program>(place, *spares_, call, moves), call);
   }
 
   template <int kMost>
@@ -238,8 +287,12 @@ class Neighbourhood::Implementation {
   std::vector<int> sources_;
   std::vector<int> destinations_;
   std::shared_ptr<collective::EdgeChecking> checking_;  // in the checking mode
-  std::unique_ptr<EdgeChannel> channel_;
+  std::unique_ptr<EdgeChannel> channel_;                // of a world of one host
   collective::Runner runner_;
+  std::shared_ptr<collective::NetworkLanes> lanes_;  // of one of several
+  int lane_ = 0;
+  collective::Order network_order_;
+  std::shared_ptr<collective::ScratchPool> spares_;
 };
 
 class Neighbourhood::PlannedExchange final : public plan::PlannedCall {
@@ -251,7 +304,7 @@ class Neighbourhood::PlannedExchange final : public plan::PlannedCall {
 
   plan::StatedCall state() const override {
     plan::StatedCall stated;
-    stated.words = concat(collective::words_of(call_), ", neighbourhood ", home_->channel_->number());
+    stated.words = concat(collective::words_of(call_), ", neighbourhood ", home_->number());
     stated.ranks.assign(home_->ranks_.begin(), home_->ranks_.end());
     const EdgeList& edges = home_->edges_;
     for (const std::size_t k : edges.out_as_sent()) stated.gives.push_back({edges.out[k].rank, parts_.out[k].bytes});
@@ -268,9 +321,9 @@ class Neighbourhood::PlannedExchange final : public plan::PlannedCall {
 
   plan::PreparedCall prepare() const override {
     CompiledCall work = home_->prepare(call_, parts_);
-    home_->channel_->budget().keep(work.blocks());
+    if (home_->channel_ != nullptr) home_->channel_->budget().keep(work.blocks());
     PlanOp row = row_of(work);
-    return home_->runner_.for_plan(home_, home_->channel_->order, std::move(work), std::move(row));
+    return home_->runner_.for_plan(home_, home_->order(), std::move(work), std::move(row));
   }
 
  private:
@@ -287,6 +340,11 @@ class Neighbourhood::PlannedExchange final : public plan::PlannedCall {
     if (!to.empty()) row.op.note = "to ranks" + listed(to);
     const std::size_t small = home_->small(call_);
     row.path = parts_.most > small ? Path::store : Path::ll;
+    if (home_->channel_ == nullptr) {
+      row.path = Path::net;
+      row.why = "ranks of several hosts";
+      return row;
+    }
     row.why = work.empty() ? "there is nothing to do"
               : call_.algorithm != Algorithm::automatic
                   ? concat(name_of(call_.algorithm), ", as asked for")
@@ -300,13 +358,15 @@ class Neighbourhood::PlannedExchange final : public plan::PlannedCall {
 };
 
 Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget,
-                             const std::vector<int>& ranks, const NeighbourGrid& grid)
-    : implementation_(std::make_shared<Implementation>(std::move(fabric), budget, ranks, [&](int rank) {
-        return collective::edges_of_grid(grid.dims, grid.periodic, ranks, rank);
-      })) {}
+                             std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks,
+                             const NeighbourGrid& grid)
+    : implementation_(std::make_shared<Implementation>(
+          std::move(fabric), budget, std::move(lanes), ranks,
+          [&](int rank) { return collective::edges_of_grid(grid.dims, grid.periodic, ranks, rank); })) {}
 Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget,
-                             const std::vector<int>& ranks, const NeighbourGraph& graph)
-    : implementation_(std::make_shared<Implementation>(std::move(fabric), budget, ranks, [&](int) {
+                             std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks,
+                             const NeighbourGraph& graph)
+    : implementation_(std::make_shared<Implementation>(std::move(fabric), budget, std::move(lanes), ranks, [&](int) {
         return collective::edges_of_graph(graph.sources, graph.destinations, ranks);
       })) {}
 Neighbourhood::~Neighbourhood() = default;

@@ -30,6 +30,9 @@ Exchange::Exchange(const WaitView& wait, const std::vector<Pair>& pairs) : wait_
     side.pair = &pair;
     side.sending = pair.sends;
     side.receiving = pair.receives;
+    for (std::size_t i = 0; i < sides_.size(); ++i) {
+      if (sides_[i].pair->lane == pair.lane) side.before = static_cast<int>(i);
+    }
     sides_.push_back(side);
   }
 }
@@ -97,10 +100,27 @@ bool Exchange::receive_some(Side& side) {
   return true;
 }
 
+// All parts before it on its lane are written, or announced.
+bool Exchange::may_send(const Side& side) const {
+  for (int i = side.before; i >= 0; i = sides_[static_cast<std::size_t>(i)].before) {
+    const Side& other = sides_[static_cast<std::size_t>(i)];
+    if (other.sending && !other.announced) return false;
+  }
+  return true;
+}
+bool Exchange::may_receive(const Side& side) const {
+  for (int i = side.before; i >= 0; i = sides_[static_cast<std::size_t>(i)].before) {
+    if (sides_[static_cast<std::size_t>(i)].receiving) return false;
+  }
+  return true;
+}
+
 bool Exchange::step(Side& side) {
-  bool moved = side.sending && send_some(side);
+  bool moved = side.sending && (side.announced || may_send(side)) && send_some(side);
   if (moved) lane::carry_over(*side.pair->lane);
-  while (side.receiving && ended_.status == Status::ok && receive_some(side)) moved = true;
+  if (side.receiving && may_receive(side)) {
+    while (side.receiving && ended_.status == Status::ok && receive_some(side)) moved = true;
+  }
   if (moved) lane::carry_over(*side.pair->lane);
   return moved;
 }

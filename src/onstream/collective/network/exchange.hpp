@@ -3,6 +3,7 @@
 // To a peer of this host a part goes in pieces through the lane's ring; to one of another host as one message, which
 // the network takes from its place and puts into its place. Nobody waits for a peer while another one has something, so
 // ranks that exchange with each other in any pattern do not deadlock. Both ends give the same number of bytes.
+// Several parts of one lane go one after the other, in the same order at both ends.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace onstream::collective {
 
 class Exchange {
  public:
-  // One part in each direction at most; `lane` leads to `peer`, its rank in the world.
+  // A part in each direction, or in one.
   struct Pair {
     const lane::LaneView* lane;
     const std::byte* out;
@@ -46,11 +47,14 @@ class Exchange {
     bool announced = false;
     bool sending = false;
     bool receiving = false;
+    int before = -1;  // the side before it on its lane
   };
   bool send_some(Side& side) const;
   bool receive_some(Side& side);
   bool step(Side& side);
   bool acknowledged(const Side& side) const;
+  bool may_send(const Side& side) const;
+  bool may_receive(const Side& side) const;
 
   WaitView wait_;
   std::vector<Side> sides_;

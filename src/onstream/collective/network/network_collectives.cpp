@@ -26,6 +26,16 @@ constexpr std::uint64_t kSmallBytes = 8192;
 
 }  // namespace
 
+CompiledCall work_of(std::shared_ptr<const Program> program, const CollectiveCall& call) {
+  CompiledCall work;
+  KernelLaunch launch;
+  launch.set(program_kernel(), RunProgram{program.get()}, {1, 1});
+  work.add(std::move(launch));
+  work.keep(std::move(program));
+  work.buffers = {call.input, call.output};
+  return work;
+}
+
 NetworkCollectives::NetworkCollectives(std::shared_ptr<Fabric> fabric, std::shared_ptr<NetworkLanes> lanes,
                                        std::vector<int> ranks, int rank, int channels)
     : fabric_(std::move(fabric)),
@@ -61,14 +71,7 @@ void NetworkCollectives::check(const CollectiveCall& call) {
 CompiledCall NetworkCollectives::compile(const CollectiveCall& call) const {
   const ProgramPlace place{fabric_, fabric_->wait_view(), lanes_.get(), first_lane_ + call.channel, &ranks_,
                            rank_,   kSmallBytes};
-  const auto program = std::make_shared<const Program>(place, *spares_, call);
-  CompiledCall work;
-  KernelLaunch launch;
-  launch.set(program_kernel(), RunProgram{program.get()}, {1, 1});
-  work.add(std::move(launch));
-  work.keep(program);
-  work.buffers = {call.input, call.output};
-  return work;
+  return work_of(std::make_shared<const Program>(place, *spares_, call), call);
 }
 
 std::string NetworkCollectives::explain(const CollectiveCall& call) const {

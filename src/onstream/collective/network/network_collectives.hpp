@@ -13,6 +13,11 @@
 
 namespace onstream::collective {
 
+class Program;
+
+// The program as work for a stream or a host.
+CompiledCall work_of(std::shared_ptr<const Program> program, const CollectiveCall& call);
+
 class NetworkCollectives {
  public:
   // Collective over the world.

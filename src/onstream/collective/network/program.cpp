@@ -17,6 +17,21 @@ Program::Program(const ProgramPlace& place, ScratchPool& spares, const Collectiv
   make();
 }
 
+Program::Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
+                 const std::vector<EdgeMove>& moves)
+    : place_(place), call_(call), element_(size_of(call.type)), spares_(spares) {
+  Phase phase;
+  for (const EdgeMove& move : moves) {
+    if (move.out != nullptr && move.in != nullptr) {
+      copy(phase, move.in, move.out, move.bytes);
+    } else {
+      phase.pairs.push_back({&place_.lanes->view(move.world_rank, place_.lane), move.out, move.bytes, move.in,
+                             move.bytes, move.out != nullptr, move.in != nullptr});
+    }
+  }
+  phases_.push_back(std::move(phase));
+}
+
 void Program::make() {
   switch (call_.kind) {
     case OpKind::barrier: return meet();

@@ -31,6 +31,15 @@ struct ProgramPlace {
 class Program {
  public:
   Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call);
+  // Of a neighbourhood: a part to or from a rank of the world; or both, of this rank itself. In the order of the lanes.
+  struct EdgeMove {
+    int world_rank;
+    const std::byte* out;  // null: none
+    std::byte* in;
+    std::size_t bytes;
+  };
+  Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
+          const std::vector<EdgeMove>& moves);
   void run() const;
   const char* shape() const { return phases_.size() > 1 ? "in two exchanges" : "in one exchange"; }
 
