@@ -10,7 +10,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hosts import Net
+
+from onstream import _ucx
 
 SOON_S = 60.0
 RANK = "import os, signal, socket, sys, time\nrank = int(os.environ['ONSTREAM_RANK'])\nhost = socket.gethostname()\n"
@@ -24,6 +27,11 @@ esac
 shift
 {run} env --ignore-environment --chdir=/tmp PATH=/usr/bin:/bin SSH_CONNECTION="10.77.0.1 40000 $address 22" sh -c "exec $*"
 """
+
+
+def require_ucx() -> None:
+    if _ucx.find_library() is None:
+        pytest.skip("no UCX: pip install libucx-cu13")
 
 
 class Job:
