@@ -220,7 +220,14 @@ void barrier(PyWorld& self, nb::handle stream) {
   const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
   if (!choice.stream) return run_together(self.state(), "barrier", [world] { world->barrier(); });
   world->fabric()->check([] { return std::string("a barrier"); });
-  world->team()->barrier(*choice.stream);
+  if (world->fabric()->network() == nullptr) return world->team()->barrier(*choice.stream);
+  const BlockingCall blocking(self.state());  // it waits for the other ranks where they compare their calls
+  interruptible(
+      [&] {
+        world->collective().run(collective::barrier(), *choice.stream);
+        return true;
+      },
+      [&] { abort_interrupted(*world, "barrier"); });
 }
 
 std::vector<std::string> all_gather(PyWorld& self, const std::string& topic, const std::string& mine) {

@@ -1,5 +1,6 @@
 #include "onstream/collective.hpp"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -24,13 +25,14 @@ std::vector<int> numbers_in(const std::string& text) {
 }
 
 // Collective over the world. Throws on every rank alike unless all members of each team name it alike: if one rank
-// alone threw, the others would meet its next call instead.
-void require_teams_agree(Fabric& fabric, std::span<const int> ranks, int channels) {
+// alone threw, the others would meet its next call instead. Gives the teams of all ranks.
+std::vector<std::vector<int>> require_teams_agree(Fabric& fabric, std::span<const int> ranks, int channels) {
   fabric.require_same("a team has as many channels on every rank, but", "asks for", concat(channels));
   require(channels >= 1, "team: at least one channel, not ", channels);
   std::string mine;
   for (const int rank : ranks) mine += concat(mine.empty() ? "" : " ", rank);
   const std::vector<std::string> stated = fabric.all_gather("the ranks of a team", mine);
+  std::vector<std::vector<int>> teams;
   for (int rank = 0; rank < fabric.size(); ++rank) {
     const std::string& theirs = stated[static_cast<std::size_t>(rank)];
     const std::vector<int> members = numbers_in(theirs);
@@ -48,7 +50,9 @@ void require_teams_agree(Fabric& fabric, std::span<const int> ranks, int channel
       require(named == theirs, "team: rank ", rank, " names ranks ", theirs, ", and rank ", member, " names ",
               named.empty() ? "none" : named, "; all members of a team name the same ranks in the same order");
     }
+    teams.push_back(members);
   }
+  return teams;
 }
 
 }  // namespace
@@ -87,11 +91,16 @@ std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGraph& g
 
 std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int channels) const {
   const std::shared_ptr<Fabric>& fabric = implementation_->fabric();
-  require_teams_agree(*fabric, ranks, channels);
+  const std::vector<std::vector<int>> teams = require_teams_agree(*fabric, ranks, channels);
+  // Channels within hosts are made by all ranks of the world together, so also by those of teams that need none.
+  const bool within_a_host = implementation_->lanes() == nullptr || std::ranges::any_of(teams, [&](const auto& team) {
+                               return !team.empty() && !collective::NetworkCollectives::spans_hosts(*fabric, team);
+                             });
   auto implementation =
       std::make_shared<Implementation>(fabric, implementation_->budget(), std::vector<int>(ranks.begin(), ranks.end()),
                                        implementation_->lanes(), channels);
-  implementation->make_channels(channels);
+  if (within_a_host) implementation->make_channels(channels);
+  if (!within_a_host) implementation->number_channels(channels);
   return std::shared_ptr<Collective>(new Collective(std::move(implementation)));
 }
 

@@ -41,12 +41,14 @@ class Collective::Implementation {
         ranks_(std::move(ranks)),
         rank_(place_of(ranks_, fabric_->rank())),
         checks_(fabric_->parameters().collective_check == "on"),
-        channels_(fabric_, budget_, ranks_),
+        channels_(fabric_, budget_,  // of ranks of several hosts none: they meet the others' as ranks of no team
+                  collective::NetworkCollectives::spans_hosts(*fabric_, ranks_) ? std::vector<int>{} : ranks_),
         compiler_(fabric_, channels_, ranks_, rank_),
         runner_(fabric_),
         lanes_(std::move(lanes)) {
     if (lanes_ == nullptr) return;
     auto network = std::make_unique<collective::NetworkCollectives>(fabric_, lanes_, ranks_, rank_, channels);
+    network_number_ = network->number();
     if (collective::NetworkCollectives::spans_hosts(*fabric_, ranks_)) network_ = std::move(network);
   }
   ~Implementation() {
@@ -67,10 +69,9 @@ class Collective::Implementation {
   std::size_t device_bytes() const { return compiler_.scratch_bytes() + channels_.device_bytes(); }
 
   // Collective over the world.
-  void make_channels(int count) {
-    if (network_ == nullptr) return channels_.make_all(count);
-    channels_.meet(count);
-  }
+  void make_channels(int count) { channels_.make_all(count); }
+  // Where no team of the world needs any.
+  void number_channels(int count) { channels_.meet(count); }
 
   void run(const CollectiveCall& call, Stream stream) {
     if (const CachedCall again = find_again(call)) {
@@ -253,9 +254,7 @@ class Collective::Implementation {
     if (has_nothing_to_do(call)) return {&network_->order(call.channel), {}};
     return {&network_->order(call.channel), network_->compile(call)};
   }
-  std::uint64_t number_of_team() const {
-    return network_ != nullptr ? network_->number() : channels_.number_of_first();
-  }
+  std::uint64_t number_of_team() const { return lanes_ != nullptr ? network_number_ : channels_.number_of_first(); }
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<collective::BlockBudget> budget_;
@@ -269,6 +268,7 @@ class Collective::Implementation {
   collective::Runner runner_;
   std::shared_ptr<collective::NetworkLanes> lanes_;
   std::unique_ptr<collective::NetworkCollectives> network_;  // of ranks of several hosts
+  std::uint64_t network_number_ = 0;                         // of this team, in a world of several hosts
 };
 
 }  // namespace onstream
