@@ -81,12 +81,6 @@ class Buffer {
   std::size_t bytes_;
 };
 
-// Between hosts there is one way.
-inline CollectiveCall where_it_runs(World& world, CollectiveCall call) {
-  if (world.fabric()->network() != nullptr) call.algorithm = Algorithm::automatic;
-  return call;
-}
-
 inline void run(World& world, const CollectiveCall& asked, const OwnStream* stream) {
   const CollectiveCall call = where_it_runs(world, asked);
   if (stream == nullptr) return world.collective().run(call);

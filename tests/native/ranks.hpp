@@ -19,6 +19,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/sha256.hpp"
+#include "onstream/collective.hpp"
 #include "onstream/device.hpp"
 #include "onstream/device/kernel/group.hpp"
 #include "onstream/transport/fabric.hpp"
@@ -115,6 +116,12 @@ inline void skip_one_host(const std::string& failure) {
   for (const char* const refusal : {"needs one host", "ranks on one host", "is on another host"}) {
     if (failure.find(refusal) != std::string::npos) throw Skipped{failure};
   }
+}
+
+// Between hosts there is one way.
+inline CollectiveCall where_it_runs(World& world, CollectiveCall call) {
+  if (world.fabric()->network() != nullptr) call.algorithm = Algorithm::automatic;
+  return call;
 }
 
 // For what only ranks of one host have: algorithms, and texts about them.

@@ -24,7 +24,8 @@ bool is_large(const lane::LaneView& lane, std::size_t bytes) { return lane.remot
 
 }  // namespace
 
-Exchange::Exchange(const WaitView& wait, const std::vector<Pair>& pairs) : wait_(wait) {
+Exchange::Exchange(const WaitView& wait, const std::vector<Pair>& pairs, std::uint64_t signature)
+    : wait_(wait), signature_(signature) {
   for (const Pair& pair : pairs) {
     Side side;
     side.pair = &pair;
@@ -37,10 +38,27 @@ Exchange::Exchange(const WaitView& wait, const std::vector<Pair>& pairs) : wait_
   }
 }
 
-// The next piece, or the announcement of a large message. True if anything was written.
+// True if there was room.
+bool Exchange::send_piece(const lane::LaneView& lane, const void* source, std::size_t bytes) const {
+  if (!has_room(lane, lane::ring_units<HostGroup>(bytes))) return false;
+  lane::Send body;
+  body.wait = wait_;
+  body.lane = lane;
+  body.source = source;
+  body.bytes = body.ring_max = body.offer_min = bytes;
+  body.small(kCaller);
+  return true;
+}
+
+// The signature, the next piece, or the announcement of a large message. True if anything was written.
 bool Exchange::send_some(Side& side) const {
   const lane::LaneView& lane = *side.pair->lane;
   const std::size_t bytes = side.pair->out_bytes;
+  if (!side.signed_out) {
+    side.signed_out = send_piece(lane, &signature_, sizeof(signature_));
+    side.sending = !side.signed_out || bytes > 0;
+    return side.signed_out;
+  }
   if (side.announced) {
     side.sending = !acknowledged(side);
     return !side.sending;
@@ -55,13 +73,7 @@ bool Exchange::send_some(Side& side) const {
     return true;
   }
   const std::size_t now = std::min(kPiece, bytes - side.sent);
-  if (!has_room(lane, lane::ring_units<HostGroup>(now))) return false;
-  lane::Send body;
-  body.wait = wait_;
-  body.lane = lane;
-  body.source = side.pair->out + side.sent;
-  body.bytes = body.ring_max = body.offer_min = now;
-  body.small(kCaller);
+  if (!send_piece(lane, side.pair->out + side.sent, now)) return false;
   side.sent += now;
   side.sending = side.sent < bytes;
   return true;
@@ -80,19 +92,29 @@ bool Exchange::receive_some(Side& side) {
   lane::Receiving* const state = lane.receiving;
   lane::Seen seen;
   if (!lane::look(kCaller, lane, state->head, seen)) return false;
-  const std::size_t expected = is_large(lane, bytes) ? bytes : std::min(kPiece, bytes - side.received);
+  const bool is_signature = !side.signed_in;
+  std::uint64_t theirs = 0;
+  const std::size_t part = is_large(lane, bytes) ? bytes : std::min(kPiece, bytes - side.received);
+  const std::size_t expected = is_signature ? sizeof(theirs) : part;
+  auto* const place = is_signature ? reinterpret_cast<std::byte*>(&theirs) : side.pair->in + side.received;
   lane::Fetcher fetcher(wait_, nullptr);
   lane::RingReader reader(wait_, lane, fetcher, state->head, state->returned);
   const std::uint64_t number = state->drained;
   std::uint64_t came = 0;
-  const lane::Target target{side.pair->in + side.received, seen.bytes() == expected ? expected : 0, number, 0, true};
+  const lane::Target target{place, seen.bytes() == expected ? expected : 0, number, 0, true};
   const Status status = reader.take(kCaller, target, came);
   reader.give_credit(kCaller);
   lane::store_pair(kCaller, &state->drained, number + 1, reader.head());
   lane::store_pair(kCaller, &state->posted, number + 1, reader.returned());
-  if (status != Status::ok || came != expected) {
-    const bool differs = came != expected;
-    ended_ = {differs ? Status::misused : status, lane.peer, bytes, side.received + came};
+  const bool other_call = is_signature && (came != expected || theirs != signature_);
+  if (status != Status::ok || came != expected || other_call) {
+    const bool differs = came != expected || other_call;
+    ended_ = {differs ? Status::misused : status, lane.peer, bytes, side.received + came, other_call};
+    return true;
+  }
+  if (is_signature) {
+    side.signed_in = true;
+    side.receiving = bytes > 0;
     return true;
   }
   side.received += came;

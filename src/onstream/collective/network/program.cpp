@@ -212,7 +212,7 @@ void Program::run() const {
 
 bool Program::run(const Phase& phase, std::uint64_t number) const {
   for (const auto& step : phase.before) step();
-  const Exchange::Ended ended = Exchange(place_.wait, phase.pairs).run();
+  const Exchange::Ended ended = Exchange(place_.wait, phase.pairs, signature_of(call_, Algorithm::automatic)).run();
   if (ended.status != Status::ok) {
     fail(ended, number);
     return false;
@@ -225,9 +225,10 @@ void Program::fail(const Exchange::Ended& ended, std::uint64_t number) const {
   if (ended.status == Status::misused) {
     const auto fabric = place_.fabric.lock();
     if (fabric == nullptr) return;
-    return fabric->abort(concat("rank ", fabric->rank(), ": ", what_of(call_), ": rank ", ended.peer, " gives ",
-                                ended.theirs, " B where ", ended.bytes,
-                                " B belong; all ranks make the same calls in the same order on each channel"));
+    const std::string how = ended.other_call ? std::string(" calls another collective")
+                                             : concat(" gives ", ended.theirs, " B where ", ended.bytes, " B belong");
+    return fabric->abort(concat("rank ", fabric->rank(), ": ", what_of(call_), ": rank ", ended.peer, how,
+                                "; all ranks make the same calls in the same order on each channel"));
   }
   Fault fault;
   fault.op = static_cast<std::uint64_t>(call_.name());
