@@ -303,7 +303,7 @@ CASE(a_mesh_survives_a_rank_that_sends_damaged_frames) {
     std::future<void> liar = std::async(std::launch::async, [&] {
       const Launch launch = launch_of(1, 3, address);
       Store store(launch, Deadline(kSoonS));
-      std::vector<ConnectedPeer> peers = connect_mesh(launch, store, Deadline(kSoonS));
+      std::vector<ConnectedPeer> peers = connect_mesh(launch, store, {}, Deadline(kSoonS));
       for (const int peer : {0, 2}) send_damaged(peers[static_cast<std::size_t>(peer)].link.socket(), frames, random);
     });
     const auto honest = [&](int rank) {

@@ -466,4 +466,39 @@ CASE(one_outstanding_receive_a_lane_is_enough) {
   }
 }
 
+CASE(a_large_send_is_not_over_because_a_later_one_in_its_place_is) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.tag_receives = 2;
+    run_ranks(2, parameters, [](World& world) {
+      const std::vector<std::size_t> sizes = {1 << 20, 16384, 16384, 1 << 20, 16384};
+      std::vector<std::unique_ptr<TestBuffer>> buffers;
+      for (const std::size_t bytes : sizes) buffers.push_back(std::make_unique<TestBuffer>(world, bytes));
+      const auto all = [&](const auto& each) {
+        for (std::size_t i = 0; i < sizes.size(); ++i) each(i, *buffers[i]);
+      };
+      TestBuffer word(world, 8);
+      if (world.rank() == 0) {
+        std::vector<std::shared_ptr<Request>> sends;
+        all([&](std::size_t i, TestBuffer& buffer) {
+          buffer.write(pattern(sizes[i], static_cast<unsigned>(i)));
+          sends.push_back(world.isend(buffer.data(), sizes[i], 1, {}));
+        });
+        for (const Deadline limit(0.1); !limit.passed();) {
+          CHECK(world.test(sends[0]) == Status::pending);
+          CHECK(world.test(sends[3]) == Status::pending);
+        }
+        CHECK(world.send(word.data(), 8, 1, {1}) == Status::ok);
+        for (const auto& send : sends) CHECK(world.wait(send) == Status::ok);
+      } else {
+        CHECK(world.recv(word.data(), 8, 0, {1}) == Status::ok);
+        all([&](std::size_t i, TestBuffer& buffer) {
+          CHECK(world.recv(buffer.data(), sizes[i], 0, {}) == Status::ok);
+          CHECK(buffer.read() == pattern(sizes[i], static_cast<unsigned>(i)));
+        });
+      }
+    });
+  }
+}
+
 int main(int argc, char** argv) { return run(argc, argv); }

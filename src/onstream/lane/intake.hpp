@@ -22,6 +22,9 @@ class RingReader {
   ONSTREAM_BODY bool available(const Group& group, std::uint64_t number, std::uint64_t offered) const {
     Seen seen;
     if (!look(group, lane_, head_, seen)) return false;
+    if constexpr (Group::kCrossMemory) {
+      if (lane_.remote != nullptr && seen.kind() == Header::pull) return lane_.remote->is_ready(seen.address);
+    }
     return offered == 0 || !seen.asks() || arrived(group, lane_, number, 0, 1);
   }
 
@@ -126,7 +129,7 @@ class RingReader {
     sender_hears_ = !lane_.remote->is_here(payload);
     Status status = Status::truncated;
     if (bytes <= target.capacity) {
-      status = lane_.remote->fetch(wait_, target.destination, payload);
+      status = lane_.remote->fetch(wait_, target.destination, payload, bytes);
     } else {
       lane_.remote->refuse(payload);
     }

@@ -111,9 +111,10 @@ class Fabric::Implementation {
     mesh_.on_tick([this] { tick(); });
     mesh_.start();
     try {
-      connect_hosts();
       meet();
+      connect_hosts();
     } catch (...) {
+      hosts_.leave();
       mesh_owner_.reset();  // its thread uses the members that are destroyed next
       throw;
     }
@@ -157,7 +158,7 @@ class Fabric::Implementation {
   void meet() {
     const std::string mine = device_->identity();
     // A line, one whether this host is crowded, and one for each device that this one stores whole lines into.
-    std::string own_status = concat(mine, '\n', is_crowded(launch_) ? 1 : 0);
+    std::string own_status = concat(mine, '\n', is_crowded(launch_) ? 1 : 0, '\n', parameters_.host_ranks);
     for (const std::string& other : device_->whole_lines_to()) own_status += concat('\n', other);
     const auto all = mesh_.all_gather("the start of the world", own_status, Deadline(parameters_.bootstrap_timeout_s));
     std::vector<std::string> devices;
@@ -166,7 +167,9 @@ class Fabric::Implementation {
       const std::vector<std::string_view> lines = lines_of(all[rank]);
       devices.emplace_back(lines.at(0));
       crowded_ = crowded_ || lines.at(1) == "1";
-      whole_to[rank].insert(lines.begin() + 2, lines.end());
+      require(lines.at(2) == concat(parameters_.host_ranks), "host_ranks is the same on every rank, but rank ", rank,
+              " has ", lines.at(2), ", and rank ", launch_.rank, " has ", parameters_.host_ranks);
+      whole_to[rank].insert(lines.begin() + 3, lines.end());
     }
     const auto sharers = static_cast<int>(std::ranges::count(devices, mine));
     block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));
@@ -411,6 +414,11 @@ class Fabric::Implementation {
   void note_reported() { reported_.store(true, std::memory_order_release); }
   bool leaving() const { return leaving_.load(std::memory_order_acquire); }
 
+  // No call returns from a failed world while the network may still touch the memory of another one.
+  void end_network() const {
+    if (hosts_.network() != nullptr) hosts_.network()->turn();
+  }
+
   void check_unreported() {
     if (has_failed() && !leaving() && fault_log_.has_fatal() && !reported_.load(std::memory_order_acquire))
       check_waited();
@@ -418,6 +426,7 @@ class Fabric::Implementation {
 
   void check() {
     if (!has_failed()) return;
+    end_network();
     note_reported();
     check_left();
     const std::string story = settled_failure("")->story;
@@ -426,6 +435,7 @@ class Fabric::Implementation {
 
   void check_waited() {
     if (!has_failed()) return;
+    end_network();
     note_reported();
     check_left();
     const Failure failure = *settled_failure("");
@@ -438,6 +448,7 @@ class Fabric::Implementation {
 
   void check_waited(Status ended) {
     if (!has_failed()) return;
+    end_network();
     note_reported();
     check_left();
     if (ended == Status::timeout) is_late_.store(false, std::memory_order_relaxed);
@@ -604,6 +615,7 @@ std::string Fabric::attach_story() const { return implementation_->peer_mapping_
 void Fabric::abort(const std::string& reason, Cause cause, Logged logged) {
   implementation_->note_reported();  // the program itself says so
   implementation_->abort("aborted: " + reason, cause, logged);
+  implementation_->end_network();
 }
 void Fabric::leave() { implementation_->leave(); }
 bool Fabric::leaving() const { return implementation_->leaving(); }

@@ -13,8 +13,8 @@ namespace onstream {
 namespace {
 
 constexpr const char* kEndTopic = "the end of a network";
-// A process that ends closes its network before the mesh tells of it.
-constexpr double kNewsTravelS = 1.0;
+// A process that ends closes its network before the mesh tells of it, and may wait for takes that are under way.
+constexpr double kNewsTravelS = 4.0;
 
 net::NetworkSettings settings_of(const Launch& launch, const Parameters& parameters, const std::string& name) {
   net::NetworkSettings settings;
@@ -31,10 +31,12 @@ net::NetworkSettings settings_of(const Launch& launch, const Parameters& paramet
 }
 
 std::vector<int> hosts_of(const Launch& launch, const Parameters& parameters, const Mesh& mesh) {
-  std::vector<int> hosts;
   const auto pretended = static_cast<int>(parameters.host_ranks);
+  std::map<std::pair<int, int>, int> first;  // by the host, and the pretended one
+  std::vector<int> hosts;
   for (int rank = 0; rank < launch.size; ++rank) {
-    hosts.push_back(pretended > 0 ? rank / pretended : mesh.host_of(rank));
+    const std::pair host(mesh.host_of(rank), pretended > 0 ? rank / pretended : 0);
+    hosts.push_back(first.try_emplace(host, rank).first->second);
   }
   return hosts;
 }
@@ -62,7 +64,8 @@ Hosts::Hosts(const Launch& launch, const Parameters& parameters, Mesh& mesh, Hoo
 // Whether the network still moves: its thread looks there ten times a second.
 bool Hosts::turns() const {
   constexpr std::uint64_t kStandsStillNs = 10'000'000'000;
-  return network_ == nullptr || now_ns() - network_->turned_at_ns() < kStandsStillNs;
+  const std::uint64_t turned_ns = started_.load(std::memory_order_acquire) ? network_->turned_at_ns() : 0;
+  return turned_ns == 0 || now_ns() - turned_ns < kStandsStillNs;
 }
 
 std::string Hosts::why_apart(int peer) const {
@@ -94,10 +97,11 @@ void Hosts::connect(Deadline deadline) {
   }
   (void)mesh_.all_gather("the start of the network", "", deadline);  // nobody sends to a rank that does not know it
   network_->start();
+  started_.store(true, std::memory_order_release);  // pairs with threads of the mesh
 }
 
 void Hosts::note_goodbye(int peer) {
-  if (!is_remote(peer) || network_ == nullptr) return hooks_.on_left(peer);
+  if (!is_remote(peer) || !started_.load(std::memory_order_acquire)) return hooks_.on_left(peer);
   std::uint64_t sent = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -124,10 +128,10 @@ void Hosts::tick() {
 
 void Hosts::leave() {
   if (network_ == nullptr) return;
-  network_->turn();
+  const std::vector<std::uint64_t> sent = network_->last_turn();
   for (int peer = 0; peer < size_; ++peer) {
-    const std::uint64_t sent = is_remote(peer) ? network_->sent_to(peer) : 0;
-    if (sent > 0) mesh_.notify(peer, kEndTopic, wire::Packer().u64(sent).body());
+    const std::uint64_t count = sent[static_cast<std::size_t>(peer)];
+    if (is_remote(peer) && count > 0) mesh_.notify(peer, kEndTopic, wire::Packer().u64(count).body());
   }
   network_->stop();
 }

@@ -5,6 +5,7 @@
 // has sent, and counts as gone when they have come.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -47,7 +48,7 @@ class Hosts {
   void tick();
   // The world has failed.
   void fail() {
-    if (network_ != nullptr) network_->fail();
+    if (started_.load(std::memory_order_acquire)) network_->fail();
   }
   // This rank leaves: before its own goodbye.
   void leave();
@@ -73,6 +74,7 @@ class Hosts {
   std::map<int, LostPeer> lost_;
   std::map<int, std::uint64_t> announced_;  // by leaving peers: network messages in all
   std::shared_ptr<net::NetworkProxy> network_;
+  std::atomic<bool> started_ = false;  // from then on network_ does not change
 };
 
 }  // namespace onstream

@@ -74,8 +74,8 @@ class Neighbourhood::Implementation {
     if (lanes_ == nullptr) {
       channel_ = std::make_unique<EdgeChannel>(*fabric_, budget, edges_, half_);
     } else {
-      lane_ = lanes_->take(1);
-      network_order_.ground = lanes_;
+      lease_ = lanes_->take(*fabric_, 1);
+      network_order_.ground = lease_;
       spares_ = std::make_shared<collective::ScratchPool>(device_);
     }
     if (fabric_->parameters().collective_check == "on") {
@@ -119,7 +119,7 @@ class Neighbourhood::Implementation {
   collective::Order& order() { return channel_ == nullptr ? network_order_ : channel_->order; }
   // The same on all ranks, and different for each.
   std::uint64_t number() const {
-    return channel_ == nullptr ? static_cast<std::uint64_t>(lane_) + 1 : channel_->number();
+    return channel_ == nullptr ? static_cast<std::uint64_t>(lease_->first()) + 1 : channel_->number();
   }
 
   // Edges of up to so many bytes go by lines, on all ranks.
@@ -206,7 +206,7 @@ class Neighbourhood::Implementation {
       moves.push_back({edges_.in[j].rank, nullptr, output + parts.in[j].offset, parts.in[j].bytes});
     }
     if (moves.empty()) return {};
-    const collective::ProgramPlace place{fabric_, fabric_->wait_view(), lanes_.get(), lane_, &ranks_, 0, 0};
+    const collective::ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first(), &ranks_, 0, 0};
     return collective::work_of(std::make_shared<const collective::Program>(place, *spares_, call, moves), call);
   }
 
@@ -290,7 +290,7 @@ class Neighbourhood::Implementation {
   std::unique_ptr<EdgeChannel> channel_;                // of a world of one host
   collective::Runner runner_;
   std::shared_ptr<collective::NetworkLanes> lanes_;  // of one of several
-  int lane_ = 0;
+  std::shared_ptr<collective::NetworkLanes::LaneLease> lease_;
   collective::Order network_order_;
   std::shared_ptr<collective::ScratchPool> spares_;
 };

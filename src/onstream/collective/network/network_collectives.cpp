@@ -36,18 +36,17 @@ CompiledCall work_of(std::shared_ptr<const Program> program, const CollectiveCal
   return work;
 }
 
-NetworkCollectives::NetworkCollectives(std::shared_ptr<Fabric> fabric, std::shared_ptr<NetworkLanes> lanes,
+NetworkCollectives::NetworkCollectives(std::shared_ptr<Fabric> fabric, const std::shared_ptr<NetworkLanes>& lanes,
                                        std::vector<int> ranks, int rank, int channels)
     : fabric_(std::move(fabric)),
-      lanes_(std::move(lanes)),
+      lease_(lanes->take(*fabric_, channels)),
       ranks_(std::move(ranks)),
       rank_(rank),
-      first_lane_(lanes_->take(channels)),
       spares_(std::make_shared<ScratchPool>(fabric_->device())) {
   const bool checks = fabric_->parameters().collective_check == "on";
   for (int channel = 0; channel < channels; ++channel) {
     auto made = std::make_unique<NetworkChannel>();
-    made->order.ground = lanes_;
+    made->order.ground = lease_;
     if (checks) made->checking = std::make_unique<Checking>(*fabric_->device(), ranks_);
     channels_.push_back(std::move(made));
   }
@@ -69,7 +68,7 @@ void NetworkCollectives::check(const CollectiveCall& call) {
 }
 
 CompiledCall NetworkCollectives::compile(const CollectiveCall& call) const {
-  const ProgramPlace place{fabric_, fabric_->wait_view(), lanes_.get(), first_lane_ + call.channel, &ranks_,
+  const ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first() + call.channel, &ranks_,
                            rank_,   kSmallBytes};
   return work_of(std::make_shared<const Program>(place, *spares_, call), call);
 }

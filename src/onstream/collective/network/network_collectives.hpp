@@ -21,20 +21,19 @@ CompiledCall work_of(std::shared_ptr<const Program> program, const CollectiveCal
 class NetworkCollectives {
  public:
   // Collective over the world.
-  NetworkCollectives(std::shared_ptr<Fabric> fabric, std::shared_ptr<NetworkLanes> lanes, std::vector<int> ranks,
+  NetworkCollectives(std::shared_ptr<Fabric> fabric, const std::shared_ptr<NetworkLanes>& lanes, std::vector<int> ranks,
                      int rank, int channels);
 
   static bool spans_hosts(const Fabric& fabric, const std::vector<int>& ranks);
 
   // The same on all ranks of the team, and different for each.
-  std::uint64_t number() const { return static_cast<std::uint64_t>(first_lane_) + 1; }
+  std::uint64_t number() const { return static_cast<std::uint64_t>(lease_->first()) + 1; }
   Order& order(int channel) { return at(channel).order; }
   Checking& checking(int channel) { return *at(channel).checking; }  // with parameter collective_check
   // Throws unsupported for a call that it cannot do.
   static void check(const CollectiveCall& call);
   CompiledCall compile(const CollectiveCall& call) const;
   std::string explain(const CollectiveCall& call) const;
-  const std::shared_ptr<NetworkLanes>& lanes() const { return lanes_; }
 
  private:
   struct NetworkChannel {
@@ -44,10 +43,9 @@ class NetworkCollectives {
   NetworkChannel& at(int channel) { return *channels_.at(static_cast<std::size_t>(channel)); }
 
   std::shared_ptr<Fabric> fabric_;
-  std::shared_ptr<NetworkLanes> lanes_;
+  std::shared_ptr<NetworkLanes::LaneLease> lease_;
   std::vector<int> ranks_;
   int rank_;
-  int first_lane_;
   std::shared_ptr<ScratchPool> spares_;
   std::vector<std::unique_ptr<NetworkChannel>> channels_;
 };

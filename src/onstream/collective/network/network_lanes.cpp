@@ -1,5 +1,8 @@
 #include "onstream/collective/network/network_lanes.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "onstream/base/error.hpp"
 #include "onstream/collective/channel/channel.hpp"
 
@@ -21,17 +24,40 @@ NetworkLanes::NetworkLanes(Fabric& fabric)
     : lanes_(fabric, shape_of(fabric)),
       remote_(std::make_unique<lane::RemoteLanes>(fabric.network(), net::ServiceNumber::collectives)),
       views_(lane::all_views(fabric, lanes_, remote_.get())),
-      calls_(static_cast<std::size_t>(lanes_.count())) {
+      wait_memory_(fabric.wait_memory()),
+      calls_(static_cast<std::size_t>(lanes_.count())),
+      taken_(static_cast<std::size_t>(lanes_.count()), '0') {
   require_same_parameters(fabric);
   fabric.barrier("the start of collectives");
 }
 
-int NetworkLanes::take(int channels) {
-  require(taken_ + channels <= lanes_.count(), "collectives between hosts have ", lanes_.count(),
-          " channels in all, those of teams included, and ", taken_, " are taken; raise teams");
-  const int first = taken_;
-  taken_ += channels;
-  return first;
+std::shared_ptr<NetworkLanes::LaneLease> NetworkLanes::take(Fabric& fabric, int channels) {
+  const auto mine = [this] {
+    const std::lock_guard lock(mutex_);
+    return taken_;
+  };
+  std::string taken(taken_.size(), '0');
+  for (const std::string& theirs : fabric.all_gather("the channels of a team between hosts", mine())) {
+    for (std::size_t lane = 0; lane < taken.size(); ++lane) {
+      if (theirs.at(lane) == '1') taken[lane] = '1';
+    }
+  }
+  const std::size_t first = taken.find(std::string(static_cast<std::size_t>(channels), '0'));
+  require(first != std::string::npos, "collectives between hosts have ", lanes_.count(),
+          " channels in all, those of teams included, and ", std::ranges::count(taken, '1'),
+          " are taken; raise teams, or let teams go");
+  return std::make_shared<LaneLease>(shared_from_this(), static_cast<int>(first), channels);
+}
+
+NetworkLanes::LaneLease::LaneLease(std::shared_ptr<NetworkLanes> lanes, int first, int count)
+    : lanes_(std::move(lanes)), first_(first), count_(count) {
+  const std::lock_guard lock(lanes_->mutex_);
+  std::fill_n(lanes_->taken_.begin() + first_, count_, '1');
+}
+
+NetworkLanes::LaneLease::~LaneLease() {
+  const std::lock_guard lock(lanes_->mutex_);
+  std::fill_n(lanes_->taken_.begin() + first_, count_, '0');
 }
 
 const lane::LaneView& NetworkLanes::view(int peer, int lane) const {

@@ -2,8 +2,9 @@
 // Made with the world, where it spans hosts.
 #pragma once
 
-#include <atomic>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include "onstream/lane/lanes.hpp"
@@ -11,13 +12,28 @@
 
 namespace onstream::collective {
 
-class NetworkLanes {
+class NetworkLanes : public std::enable_shared_from_this<NetworkLanes> {
  public:
   explicit NetworkLanes(Fabric& fabric);  // collective
 
-  // Collective over the world: the lanes of so many channels of a team, from the answer on. Throws invalid_argument if
-  // there are no more (parameter teams).
-  int take(int channels);
+  // Lanes that follow each other. They go back when the last holder lets go.
+  class LaneLease {
+   public:
+    LaneLease(std::shared_ptr<NetworkLanes> lanes, int first, int count);
+    ~LaneLease();
+    LaneLease(const LaneLease&) = delete;
+    LaneLease& operator=(const LaneLease&) = delete;
+    int first() const { return first_; }
+    NetworkLanes& lanes() const { return *lanes_; }
+
+   private:
+    std::shared_ptr<NetworkLanes> lanes_;
+    int first_;
+    int count_;
+  };
+  // Collective over the world: lanes for so many channels of a team, the same on every rank. Throws invalid_argument,
+  // on every rank, if no rank has so many left (parameter teams).
+  std::shared_ptr<LaneLease> take(Fabric& fabric, int channels);
   const lane::LaneView& view(int peer, int lane) const;
   // The number of the collective that runs on this lane now, from 1 on. Those of one lane run one after the other.
   std::uint64_t count_call(int lane) { return ++calls_[static_cast<std::size_t>(lane)]; }
@@ -27,8 +43,10 @@ class NetworkLanes {
   Lanes lanes_;
   std::unique_ptr<lane::RemoteLanes> remote_;
   std::vector<lane::LaneView> views_;
+  std::shared_ptr<const void> wait_memory_;  // a graph may outlive the world
   std::vector<std::uint64_t> calls_;
-  int taken_ = 0;
+  std::mutex mutex_;
+  std::string taken_;  // by lane: '1' or '0'
 };
 
 }  // namespace onstream::collective

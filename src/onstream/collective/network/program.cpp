@@ -19,13 +19,13 @@ Program::Program(const ProgramPlace& place, ScratchPool& spares, const Collectiv
 
 Program::Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
                  const std::vector<EdgeMove>& moves)
-    : place_(place), call_(call), element_(size_of(call.type)), spares_(spares) {
+    : place_(place), call_(call), size_(0), element_(size_of(call.type)), spares_(spares) {
   Phase phase;
   for (const EdgeMove& move : moves) {
     if (move.out != nullptr && move.in != nullptr) {
       copy(phase, move.in, move.out, move.bytes);
     } else {
-      phase.pairs.push_back({&place_.lanes->view(move.world_rank, place_.lane), move.out, move.bytes, move.in,
+      phase.pairs.push_back({&place_.lease->lanes().view(move.world_rank, place_.lane), move.out, move.bytes, move.in,
                              move.bytes, move.out != nullptr, move.in != nullptr});
     }
   }
@@ -52,7 +52,7 @@ void Program::pair(Phase& phase, int peer, const std::byte* out, std::size_t out
   if (peer == place_.rank || (out == nullptr && in == nullptr)) return;
   const int world = (*place_.ranks)[static_cast<std::size_t>(peer)];
   phase.pairs.push_back(
-      {&place_.lanes->view(world, place_.lane), out, out_bytes, in, in_bytes, out != nullptr, in != nullptr});
+      {&place_.lease->lanes().view(world, place_.lane), out, out_bytes, in, in_bytes, out != nullptr, in != nullptr});
 }
 
 void Program::copy(Phase& phase, std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -198,7 +198,7 @@ void Program::scan(bool exclusive) {
 }
 
 void Program::run() const {
-  const std::uint64_t number = place_.lanes->count_call(place_.lane);
+  const std::uint64_t number = place_.lease->lanes().count_call(place_.lane);
   try {
     for (const Phase& phase : phases_) {
       if (!run(phase, number)) return;
@@ -237,7 +237,9 @@ void Program::fail(const Exchange::Ended& ended, std::uint64_t number) const {
   fault.bytes = ended.bytes;
   fault.extra = number;
   report(HostGroup(0, 1), place_.wait, ended.status, fault);
-  place_.lanes->proxy().turn();  // where the world has failed it ends, and touches none of the call's memory any more
+  place_.lease->lanes()
+      .proxy()
+      .turn();  // where the world has failed it ends, and touches none of the call's memory any more
 }
 
 }  // namespace onstream::collective

@@ -21,9 +21,9 @@ namespace onstream::collective {
 struct ProgramPlace {
   std::weak_ptr<Fabric> fabric;
   WaitView wait;
-  NetworkLanes* lanes;
+  std::shared_ptr<NetworkLanes::LaneLease> lease;
   int lane;
-  const std::vector<int>* ranks;  // of the world, by place in the team
+  const std::vector<int>* ranks;  // of the world, by place in the team; used while the program is made
   int rank;                       // in the team
   std::uint64_t small_bytes;      // a larger sum has two exchanges
 };
@@ -50,7 +50,7 @@ class Program {
     std::vector<std::function<void()>> behind;  // sums
   };
 
-  int size() const { return static_cast<int>(place_.ranks->size()); }
+  int size() const { return size_; }
   std::size_t bytes() const { return call_.count * element_; }
   std::byte* scratch(std::size_t bytes);
   const std::byte* own_input(Phase& phase, std::size_t bytes);
@@ -72,6 +72,7 @@ class Program {
 
   ProgramPlace place_;
   CollectiveCall call_;
+  int size_;
   std::size_t element_;
   ScratchPool& spares_;
   std::vector<std::shared_ptr<std::byte>> kept_;

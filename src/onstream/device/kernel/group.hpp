@@ -238,7 +238,9 @@ class HostGroup {
     constexpr std::uint32_t kSpins = 256;
     constexpr std::uint32_t kYields = 64;
     constexpr std::uint64_t kNapNs = 50'000;
-    if (turn.move(turn.context) || round < std::min(spins, kSpins)) return false;
+    constexpr std::uint32_t kAsleepEvery = 256;  // rounds: a busy network shall not keep the thread from an interrupt
+    const bool counts = round % kAsleepEvery == kAsleepEvery - 1;
+    if (turn.move(turn.context) || round < std::min(spins, kSpins)) return counts;
     if (round < spins + kYields) {
       sched_yield();
       return false;

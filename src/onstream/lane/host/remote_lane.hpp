@@ -17,8 +17,10 @@ class RemoteLane {
   // An op has written: carries it over, unless another thread does.
   virtual void turn() = 0;
   // Brings the payload of a large message, which its header named by `payload`, to its destination, and waits for it.
-  // Ok, timeout, or aborted.
-  virtual Status fetch(const WaitView& wait, void* destination, std::uint64_t payload) = 0;
+  // Ok, timeout, or aborted; unmapped if there is no such payload of so many bytes.
+  virtual Status fetch(const WaitView& wait, void* destination, std::uint64_t payload, std::uint64_t bytes) = 0;
+  // Whether fetch() and refuse() would not wait now. Starts the payload on its way to a receive that is posted.
+  virtual bool is_ready(std::uint64_t payload) = 0;
   // Lets such a payload go.
   virtual void refuse(std::uint64_t payload) = 0;
   // Whether it lies here already: its sender is through, and hears nothing of the receive.

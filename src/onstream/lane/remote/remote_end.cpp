@@ -1,5 +1,6 @@
 #include "onstream/lane/remote/remote_end.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -95,6 +96,7 @@ void RemoteEnd::send_large(std::uint64_t position, std::uint64_t number, std::ui
   const auto* from = reinterpret_cast<const std::byte*>(address);
   RemoteHeader header{RemoteKind::offered, 0, 0, view_.lane, position, number, bytes};
   if (bytes > net::kMaxSendBytes) {
+    own_offers_.insert(number);
     return lanes_.proxy().offer(lanes_.service(), peer(), bytes_of(header), {from, bytes}, 0);
   }
   header.kind = RemoteKind::whole;
@@ -140,12 +142,27 @@ void RemoteEnd::check_position(const RemoteHeader& header, std::uint64_t units) 
           " sent units that the ring of tag ", view_.lane, " has no room for");
 }
 
+// Whether these are whole messages that travel in the ring, and nothing else: other headers name memory.
+bool RemoteEnd::are_messages(net::Bytes units) const {
+  std::size_t at = 0;
+  while (at < units.size()) {
+    Line first;
+    std::memcpy(&first, units.data() + at, sizeof(Line));
+    const std::uint64_t word = line_data(first);
+    const std::uint64_t bytes = header_bytes(word);
+    if (header_kind(word) != Header::data || bytes > ring_size() * kUnitBytes) return false;
+    at += ring_units<HostGroup>(bytes) * kUnitBytes;
+  }
+  return at == units.size();
+}
+
 // The first line goes last, as the ops store it.
 void RemoteEnd::take_units(const RemoteHeader& header, net::Bytes units) {
   const std::uint64_t count = units.size() / kUnitBytes;
   require(units.size() == header.bytes * kUnitBytes && count <= ring_size(), "rank ", peer(), " sent ", units.size(),
           " B for ", header.bytes, " units");
   check_position(header, count);
+  require(are_messages(units), "rank ", peer(), " sent units that are no messages of the ring");
   const std::uint64_t before_end = std::min(count, ring_size() - (header.position & (ring_size() - 1)));
   std::byte* const to = unit_at(view_.ring, header.position);
   std::memcpy(to + sizeof(Line), units.data() + sizeof(Line), before_end * kUnitBytes - sizeof(Line));
@@ -228,29 +245,53 @@ void RemoteEnd::take_credit(const RemoteHeader& header) {
 }
 
 void RemoteEnd::take_ack(const RemoteHeader& header) {
-  if (header.refused != 0) {
-    const Status why = header.refused == 1 ? Status::truncated : Status::unmapped;
-    note_refusal(kProxy, refusals_of(view_.acks, view_.receives), header.number, why, header.position);
+  if (own_offers_.erase(header.number) == 0) return;  // of none that is open
+  end_own(header.number, {header.refused, header.position});
+}
+
+void RemoteEnd::note_released(std::uint64_t number) { end_own(number, {0, 0}); }
+
+// Tells the ops of all messages in this one's place that no older offer there keeps back.
+void RemoteEnd::end_own(std::uint64_t number, OwnEnd end) {
+  own_ends_.emplace(number, end);
+  const auto same_place = [&](std::uint64_t other) { return ((other ^ number) & (view_.receives - 1)) == 0; };
+  const auto open = std::ranges::find_if(own_offers_, same_place);
+  const std::uint64_t oldest = open == own_offers_.end() ? ~std::uint64_t{0} : *open;
+  for (auto it = own_ends_.begin(); it != own_ends_.end() && it->first < oldest;) {
+    if (!same_place(it->first)) {
+      ++it;
+      continue;
+    }
+    acknowledge(it->first, it->second.refused, it->second.room);
+    it = own_ends_.erase(it);
   }
-  std::uint64_t* const ack = view_.acks + (header.number & (view_.receives - 1));
-  const std::uint64_t word = (header.number + 1) * 2 + (header.refused != 0 ? 1 : 0);
+}
+
+void RemoteEnd::acknowledge(std::uint64_t number, std::uint8_t refused, std::uint64_t room) {
+  if (refused != 0) {
+    const Status why = refused == 1 ? Status::truncated : Status::unmapped;
+    note_refusal(kProxy, refusals_of(view_.acks, view_.receives), number, why, room);
+  }
+  std::uint64_t* const ack = view_.acks + (number & (view_.receives - 1));
+  const std::uint64_t word = (number + 1) * 2 + (refused != 0 ? 1 : 0);
   if (kProxy.load_relaxed(ack) < word) kProxy.store_release(ack, word);  // pairs with wait_for_ack and AwaitSend
 }
 
-void RemoteEnd::acknowledge_own(std::uint64_t number) { take_ack({RemoteKind::ack, 0, 0, view_.lane, 0, number, 0}); }
-
-Status RemoteEnd::fetch(const WaitView& wait, void* destination, std::uint64_t payload) {
+Status RemoteEnd::fetch(const WaitView& wait, void* destination, std::uint64_t payload, std::uint64_t bytes) {
   net::NetworkProxy& proxy = lanes_.proxy();
   if (is_here(payload)) {
     const auto kept = proxy.with([&] { return kept_.extract(payload); });
-    std::memcpy(destination, kept.mapped().data(), kept.mapped().size());
+    if (kept.empty() || kept.mapped().size() != bytes) return Status::unmapped;
+    std::memcpy(destination, kept.mapped().data(), bytes);
     return Status::ok;
   }
-  Offered* const offered = proxy.with([&] {
-    Offered& found = offered_.at(payload);
-    if (!found.taking) take(payload, found, destination);
-    return &found;
+  Offered* const offered = proxy.with([&]() -> Offered* {
+    const auto found = offered_.find(payload);
+    if (found == offered_.end() || found->second.bytes != bytes) return nullptr;
+    if (!found->second.taking) take(payload, found->second, destination);
+    return &found->second;
   });
+  if (offered == nullptr) return Status::unmapped;
   const Status status = wait_until(kProxy, wait, [&] { return kProxy.load_acquire(&offered->done) != 0; });
   if (status == Status::ok) proxy.with([&] { offered_.erase(payload); });
   return status;
@@ -260,11 +301,23 @@ void RemoteEnd::refuse(std::uint64_t payload) {
   lanes_.proxy().with([&] {
     if (is_here(payload)) {
       kept_.erase(payload);
-    } else {
-      offered_.erase(payload);
-      waiting_ -= 1;
-      lanes_.proxy().refuse(payload);
+      return;
     }
+    const auto found = offered_.find(payload);
+    if (found == offered_.end() || found->second.taking) return;
+    offered_.erase(found);
+    waiting_ -= 1;
+    lanes_.proxy().refuse(payload);
+  });
+}
+
+// A look at a posted receive: does the payload come to it without a wait?
+bool RemoteEnd::is_ready(std::uint64_t payload) {
+  return is_here(payload) || lanes_.proxy().with([&] {
+    const auto found = offered_.find(payload);
+    if (found == offered_.end()) return true;
+    if (!found->second.taking) (void)take_posted();
+    return !found->second.taking || found->second.done != 0;  // not taken: its receive is too small
   });
 }
 

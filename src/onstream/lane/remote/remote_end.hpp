@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -38,7 +40,8 @@ class RemoteEnd final : public RemoteLane {
 
   void open() override;
   void turn() override { lanes_.proxy().turn(); }
-  Status fetch(const WaitView& wait, void* destination, std::uint64_t payload) override;
+  Status fetch(const WaitView& wait, void* destination, std::uint64_t payload, std::uint64_t bytes) override;
+  bool is_ready(std::uint64_t payload) override;
   void refuse(std::uint64_t payload) override;
   bool is_here(std::uint64_t payload) const override { return (payload & kKept) != 0; }
 
@@ -51,8 +54,8 @@ class RemoteEnd final : public RemoteLane {
   void take_ack(const RemoteHeader& header);
   // The payload of an offer is in its place.
   void note_taken(std::uint64_t offer);
-  // This rank's own send `number` is through.
-  void acknowledge_own(std::uint64_t number);
+  // The memory of this rank's own message `number`, which went over whole, is free.
+  void note_released(std::uint64_t number);
   void lose() { lost_ = true; }
 
   std::atomic<bool> opened = false;
@@ -74,10 +77,17 @@ class RemoteEnd final : public RemoteLane {
   bool send_acks();
   bool take_posted();
   void flush_units();
+  struct OwnEnd {
+    std::uint8_t refused;
+    std::uint64_t room;
+  };
+  void end_own(std::uint64_t number, OwnEnd end);
+  void acknowledge(std::uint64_t number, std::uint8_t refused, std::uint64_t room);
   void send_large(std::uint64_t position, std::uint64_t number, std::uint64_t bytes, std::uint64_t address);
   void send(const RemoteHeader& header, net::Bytes payload);
   void announce(const RemoteHeader& header, Header kind, std::uint64_t payload);
   std::byte* posted_place(std::uint64_t number, std::uint64_t bytes) const;
+  bool are_messages(net::Bytes units) const;
   void check_position(const RemoteHeader& header, std::uint64_t units) const;
   std::byte* unit_at(Line* ring, std::uint64_t position) const;
   std::uint64_t ring_size() const { return std::uint64_t{1} << view_.ring_shift; }
@@ -91,6 +101,10 @@ class RemoteEnd final : public RemoteLane {
   std::uint64_t number_ = 0;         // messages that are through
   std::uint64_t credit_ = 0;         // told
   std::vector<std::uint64_t> owed_;  // offers of the peer that this rank's ops have not acknowledged
+  // An ack's place serves every `receives`-th message, and says of all older ones there that they are through: an end
+  // that comes before that of an older offer in its place is kept back.
+  std::set<std::uint64_t> own_offers_;        // this rank's own messages that the peer has not acknowledged
+  std::map<std::uint64_t, OwnEnd> own_ends_;  // how those ended that are kept back
   std::unordered_map<std::uint64_t, Offered> offered_;
   std::uint64_t waiting_ = 0;  // of these, that nobody takes yet
   std::unordered_map<std::uint64_t, std::vector<std::byte>> kept_;

@@ -110,7 +110,7 @@ void RemoteLanes::on_taken(std::uint64_t token) {
 // A whole message has left its sender's memory; that of an offer is told by the receiver's ack.
 void RemoteLanes::on_released(std::uint64_t token) {
   const auto lent = lent_.extract(token);
-  if (!lent.empty()) lent.mapped().end->acknowledge_own(lent.mapped().number);
+  if (!lent.empty()) lent.mapped().end->note_released(lent.mapped().number);
 }
 
 void RemoteLanes::on_lost(int peer) {

@@ -75,7 +75,9 @@ bool NetworkProxy::move() {
 
 bool NetworkProxy::turn() {
   if (failed_.load(std::memory_order_acquire)) [[unlikely]] {
-    with([&] { network_.reset(); });
+    wanted_.store(false, std::memory_order_seq_cst);
+    const std::lock_guard lock(hands_);
+    network_.reset();
     return false;
   }
   wanted_.store(true, std::memory_order_seq_cst);  // before the attempt: a holder that ends now looks at it once more
@@ -95,12 +97,38 @@ bool NetworkProxy::turn() {
   return moved;
 }
 
+void NetworkProxy::Hands::lock() {
+  while (!try_lock()) {
+    if (owner_.load(std::memory_order_relaxed) == this_thread()) {
+      onstream::fail(ErrorCode::invalid_argument,
+                     "a call from a signal handler, or from an event, came while its thread moves the network; "
+                     "call it later");
+    }
+    sched_yield();
+  }
+}
+
+std::vector<std::uint64_t> NetworkProxy::last_turn() {
+  return with([&] {
+    wanted_.store(false, std::memory_order_seq_cst);
+    (void)move();
+    std::vector<std::uint64_t> sent;
+    for (const Counts& counts : counts_) sent.push_back(counts.sent.load(std::memory_order_relaxed));
+    services_ = {};  // from now on nothing more is sent
+    return sent;
+  });
+}
+
 void NetworkProxy::sleep(std::uint64_t at_most_ns) {
   std::array<pollfd, 2> polled{};
   {
     const std::unique_lock lock(hands_, std::try_to_lock);
     if (!lock || network_ == nullptr || !network_->arm()) return;
     polled[0] = {network_->descriptor(), POLLIN, 0};
+  }
+  if (wanted_.load(std::memory_order_seq_cst)) {  // by a thread that could not have the network meanwhile
+    turn();
+    return;
   }
   polled[1] = {waker_.get(), POLLIN, 0};
   constexpr std::uint64_t kSecond = 1'000'000'000;

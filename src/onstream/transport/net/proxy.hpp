@@ -81,7 +81,8 @@ class NetworkProxy final : public NetworkEvents {
 
   // A peer has said over the mesh that it sent so many messages in all, and leaves: on_left() once they have all come.
   void peer_leaves(int peer, std::uint64_t sent);
-  std::uint64_t sent_to(int peer) const { return counts_[at(peer)].sent.load(std::memory_order_relaxed); }
+  // Sends what ops have written, and returns the messages sent to each peer in all.
+  std::vector<std::uint64_t> last_turn();
   // When the network was moved last, for proof that this rank's proxy turns.
   std::uint64_t turned_at_ns() const { return turned_at_ns_.load(std::memory_order_relaxed); }
 
@@ -94,6 +95,7 @@ class NetworkProxy final : public NetworkEvents {
   // Runs with the network in hand.
   template <class Function>
   auto with(const Function& function) {
+    const Turning behind{*this};
     const std::lock_guard lock(hands_);
     return function();
   }
@@ -112,6 +114,13 @@ class NetworkProxy final : public NetworkEvents {
     bool leaves = false;
     bool lost = false;
   };
+  // Behind a use of the network: another thread may have asked for a turn meanwhile.
+  struct Turning {
+    NetworkProxy& proxy;
+    ~Turning() {
+      if (proxy.wanted_.load(std::memory_order_seq_cst)) proxy.turn();
+    }
+  };
   static std::size_t at(int peer) { return static_cast<std::size_t>(peer); }
   Bytes full_header(ServiceNumber service, Bytes header);
   NetworkService* service_of(Bytes header);
@@ -121,17 +130,27 @@ class NetworkProxy final : public NetworkEvents {
   void hear(int peer);
   void look_whether_left(int peer);
 
-  // Held while the network is in hand. An event may ask for it in vain, in the thread that holds it.
+  // Held while the network is in hand. An event, or a signal handler, may ask for it in vain in the thread that holds
+  // it.
   class Hands {
    public:
-    bool try_lock() { return !taken_.test_and_set(std::memory_order_acquire); }
-    void lock() {
-      while (!try_lock()) sched_yield();
+    bool try_lock() {
+      std::uintptr_t nobody = 0;
+      return owner_.compare_exchange_strong(nobody, this_thread(), std::memory_order_acquire);
     }
-    void unlock() { taken_.clear(std::memory_order_release); }
+    void lock();  // throws invalid_argument in the thread that holds it
+    // The fence keeps a look at wanted_ behind it.
+    void unlock() {
+      owner_.store(0, std::memory_order_release);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
 
    private:
-    std::atomic_flag taken_;
+    static std::uintptr_t this_thread() {
+      static thread_local char mine;
+      return reinterpret_cast<std::uintptr_t>(&mine);
+    }
+    std::atomic<std::uintptr_t> owner_ = 0;
   };
   Hands hands_;
   std::atomic<bool> failed_ = false;
