@@ -34,6 +34,8 @@ PROGRAMS = [
     "collective_threads",
     "user_reduction",
     "leaving",
+    "neighbours",
+    "collective_differing",
 ]
 
 

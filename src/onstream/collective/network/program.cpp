@@ -13,13 +13,17 @@
 namespace onstream::collective {
 
 Program::Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call)
-    : place_(place), call_(call), element_(call.combine ? call.element_bytes : size_of(call.type)), spares_(spares) {
+    : place_(place),
+      call_(call),
+      size_(static_cast<int>(place.ranks->size())),
+      element_(call.combine ? call.element_bytes : size_of(call.type)),
+      spares_(spares) {
   make();
 }
 
 Program::Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
                  const std::vector<EdgeMove>& moves)
-    : place_(place), call_(call), size_(0), element_(size_of(call.type)), spares_(spares) {
+    : place_(place), call_(call), element_(size_of(call.type)), spares_(spares) {
   Phase phase;
   for (const EdgeMove& move : moves) {
     if (move.out != nullptr && move.in != nullptr) {

@@ -72,7 +72,7 @@ class Program {
 
   ProgramPlace place_;
   CollectiveCall call_;
-  int size_;
+  int size_ = 0;
   std::size_t element_;
   ScratchPool& spares_;
   std::vector<std::shared_ptr<std::byte>> kept_;
