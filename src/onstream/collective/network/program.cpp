@@ -229,7 +229,7 @@ void Program::fail(const Exchange::Ended& ended, std::uint64_t number) const {
   if (ended.status == Status::misused) {
     const auto fabric = place_.fabric.lock();
     if (fabric == nullptr) return;
-    const std::string how = ended.other_call ? std::string(" calls another collective")
+    const std::string how = ended.other_call ? std::string(" calls another collective, or the same with another count")
                                              : concat(" gives ", ended.theirs, " B where ", ended.bytes, " B belong");
     return fabric->abort(concat("rank ", fabric->rank(), ": ", what_of(call_), ": rank ", ended.peer, how,
                                 "; all ranks make the same calls in the same order on each channel"));
