@@ -165,7 +165,7 @@ struct Warp {
 // address lies beside the awake words.
 template <class Group>
 ONSTREAM_EITHER bool pause_in_wait(const Group& group, const WaitView& view, std::uint32_t round) {
-  if constexpr (Group::kCrossMemory) {
+  if constexpr (requires(const HostTurn& turn) { group.pause(round, view.spins, turn); }) {
     const std::uint64_t turn = view.awake == 0 ? 0 : group.load_relaxed(view.abort - view.awake + kHostTurnWord);
     if (turn != 0) return group.pause(round, view.spins, *reinterpret_cast<const HostTurn*>(turn));
   }
