@@ -144,6 +144,7 @@ def peer_access() -> list[list[bool]]:
     return [[reaches(mine, theirs) for theirs in handles] for mine in handles]
 
 
+MOST_OF_A_VALUE = 24  # columns: a longer one would make all rows two lines
 WIDTH_OF_A_PIPE = 250  # columns: a pipe has none of its own, and narrow cells are hard to read and to grep
 
 
@@ -180,7 +181,8 @@ def render(facts: dict[str, Any], console: Console, *, all_parameters: bool = Fa
     else:
         console.print(f"Launcher: {launch['launcher']}, rank {launch['rank']} of {launch['size']}\n")
     known = facts["parameters"]
-    changed = [row for row in known if row["set_by"] != "default"]
+    # `import onstream` sets ucx_wheel.
+    changed = [row for row in known if row["set_by"] != "default" and row["name"] != "ucx_wheel"]
     if changed:
         console.print(_parameter_table(changed, "Parameters that are set"))
     console.print(f"{len(changed)} of {len(known)} parameters are set; all of them: onstream info --parameters")
@@ -190,7 +192,10 @@ def _parameter_table(rows: list[dict[str, Any]], title: str) -> Any:
     table = _table(title, "parameter", "value", "unit", "set by", "what")
     for row in rows:
         source = row["variable"] if row["set_by"] == "environment" else row["set_by"]
-        table.add_row(row["name"], row["value"] or "-", row["unit"], source, row["doc"])
+        value = row["value"] or "-"
+        if len(value) > MOST_OF_A_VALUE:  # a path
+            value = f"...{value[-MOST_OF_A_VALUE + 3 :]}"
+        table.add_row(row["name"], value, row["unit"], source, row["doc"])
     return table
 
 

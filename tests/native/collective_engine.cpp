@@ -131,6 +131,7 @@ CASE(what_is_asked_of_the_engine_in_a_failed_world_is_answered_and_not_moved) {
     std::uint64_t abort = 0;
     WaitView wait = world.fabric()->wait_view();
     wait.abort = &abort;
+    wait.awake = 0;  // there are no words beside it
     CopyThread copies(world.fabric()->device(), [](const std::string&) {}, [&] { return failed.load(); });
     const CopyThread::CopierLease lease = copies.take(0);
     const Copier& copier = lease.copier();

@@ -241,8 +241,6 @@ def refusals(world: ons.World) -> None:
     for rank in near:
         with refused(f"path net leads to ranks of other hosts, and rank {rank} shares this host"):
             world.send(np.zeros(4), rank, path="net")
-    with refused("need all ranks on one host"):
-        world.neighbourhood([world.size])
     with refused(r"rank \d is on another host"):
         world.halo(np.zeros((6, 6)), grid=[world.size, 1], periodic=True)
     world.barrier()

@@ -131,7 +131,7 @@ def test_when_every_group_fails_the_program_fails() -> None:
     words = ("--samples", "1", "--path", "ll", str(case), "--then", "--path", "net", str(case))
     finished = programs.execute(programs.message_program("host"), words, 60)
     assert finished.error is not None
-    assert "needs a network transport" in str(finished.error)
+    assert "path net leads to ranks of other hosts" in str(finished.error)
 
 
 def test_aggregation_tells_the_gain_of_each_count_and_submission() -> None:

@@ -35,7 +35,6 @@ PROGRAMS = [
     "user_reduction",
     "leaving",
     "neighbours",
-    "collective_differing",
 ]
 
 
