@@ -144,7 +144,6 @@ def peer_access() -> list[list[bool]]:
     return [[reaches(mine, theirs) for theirs in handles] for mine in handles]
 
 
-MOST_OF_A_VALUE = 24  # columns: a longer one would make all rows two lines
 WIDTH_OF_A_PIPE = 250  # columns: a pipe has none of its own, and narrow cells are hard to read and to grep
 
 
@@ -193,8 +192,8 @@ def _parameter_table(rows: list[dict[str, Any]], title: str) -> Any:
     for row in rows:
         source = row["variable"] if row["set_by"] == "environment" else row["set_by"]
         value = row["value"] or "-"
-        if len(value) > MOST_OF_A_VALUE:  # a path
-            value = f"...{value[-MOST_OF_A_VALUE + 3 :]}"
+        if row["name"] == "ucx_wheel" and value != "none":  # a path, which `import onstream` sets
+            value, source = "found", "import"
         table.add_row(row["name"], value, row["unit"], source, row["doc"])
     return table
 
