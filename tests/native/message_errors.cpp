@@ -292,6 +292,7 @@ CASE(a_message_of_the_ring_lets_blocks_go_that_came_to_fetch_it) {
     parameters.block_bytes = 256;
     parameters.tag_bytes = 131072;
     run_ranks(2, parameters, [](World& world) {
+      only_on_one_host(world);
       constexpr std::size_t kBytes = 20000;
       OwnStream own(world);
       TestBuffer buffer(world, kBytes);
