@@ -156,20 +156,43 @@ bool RemoteEnd::are_messages(net::Bytes units) const {
   return at == units.size();
 }
 
-// The first line goes last, as the ops store it.
 void RemoteEnd::take_units(const RemoteHeader& header, net::Bytes units) {
   const std::uint64_t count = units.size() / kUnitBytes;
   require(units.size() == header.bytes * kUnitBytes && count <= ring_size(), "rank ", peer(), " sent ", units.size(),
           " B for ", header.bytes, " units");
   check_position(header, count);
   require(are_messages(units), "rank ", peer(), " sent units that are no messages of the ring");
-  const std::uint64_t before_end = std::min(count, ring_size() - (header.position & (ring_size() - 1)));
-  std::byte* const to = unit_at(view_.ring, header.position);
-  std::memcpy(to + sizeof(Line), units.data() + sizeof(Line), before_end * kUnitBytes - sizeof(Line));
-  std::memcpy(view_.ring, units.data() + before_end * kUnitBytes, (count - before_end) * kUnitBytes);
+  for (std::uint64_t at = 0; at < count;) {
+    Line first;
+    std::memcpy(&first, units.data() + at * kUnitBytes, sizeof(Line));
+    const std::uint64_t bytes = header_bytes(line_data(first));
+    const std::uint64_t its = ring_units<HostGroup>(bytes);
+    put_message(header.position + at, units.subspan(at * kUnitBytes, its * kUnitBytes), is_packed<HostGroup>(bytes));
+    at += its;
+  }
+}
+
+// As the ops store one: lines that prove themselves one by one, the bytes of a packed message as they are, and the
+// first line last.
+void RemoteEnd::put_message(std::uint64_t position, net::Bytes units, bool packed) const {
+  const std::uint64_t count = units.size() / kUnitBytes;
+  for (std::uint64_t unit = count; unit-- > 0;) {
+    std::byte* const to = unit_at(view_.ring, position + unit);
+    const std::byte* const from = units.data() + unit * kUnitBytes;
+    const std::size_t begin = unit == 0 ? sizeof(Line) : 0;
+    if (packed) {
+      std::memcpy(to + begin, from + begin, kUnitBytes - begin);
+      continue;
+    }
+    for (std::size_t at = begin; at < kUnitBytes; at += sizeof(Line)) {
+      Line line;
+      std::memcpy(&line, from + at, sizeof(Line));
+      kProxy.store_line(reinterpret_cast<Line*>(to + at), line);
+    }
+  }
   Line first;
   std::memcpy(&first, units.data(), sizeof(Line));
-  kProxy.store_line(reinterpret_cast<Line*>(to), first);
+  kProxy.store_line(reinterpret_cast<Line*>(unit_at(view_.ring, position)), first);
 }
 
 // Writes the header of a large message into this rank's ring: its kind, and for a pull the payload's name.

@@ -88,6 +88,7 @@ class RemoteEnd final : public RemoteLane {
   void announce(const RemoteHeader& header, Header kind, std::uint64_t payload);
   std::byte* posted_place(std::uint64_t number, std::uint64_t bytes) const;
   bool are_messages(net::Bytes units) const;
+  void put_message(std::uint64_t position, net::Bytes units, bool packed) const;
   void check_position(const RemoteHeader& header, std::uint64_t units) const;
   std::byte* unit_at(Line* ring, std::uint64_t position) const;
   std::uint64_t ring_size() const { return std::uint64_t{1} << view_.ring_shift; }
