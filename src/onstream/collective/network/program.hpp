@@ -41,7 +41,6 @@ class Program {
   Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
           const std::vector<EdgeMove>& moves);
   void run() const;
-  const char* shape() const { return phases_.size() > 1 ? "in two exchanges" : "in one exchange"; }
 
  private:
   struct Phase {

@@ -119,7 +119,7 @@ std::vector<std::uint64_t> NetworkProxy::last_turn() {
   });
 }
 
-void NetworkProxy::sleep(std::uint64_t at_most_ns) {
+void NetworkProxy::nap(std::uint64_t at_most_ns) {
   std::array<pollfd, 2> polled{};
   {
     const std::unique_lock lock(hands_, std::try_to_lock);
@@ -135,8 +135,6 @@ void NetworkProxy::sleep(std::uint64_t at_most_ns) {
   const timespec limit{static_cast<time_t>(at_most_ns / kSecond), static_cast<long>(at_most_ns % kSecond)};
   (void)::ppoll(polled.data(), polled.size(), &limit, nullptr);
 }
-
-void NetworkProxy::nap(std::uint64_t at_most_ns) { sleep(at_most_ns); }
 
 // The proxy's own thread. While others turn it stays out of their way.
 void NetworkProxy::serve_alone() {
@@ -158,7 +156,7 @@ void NetworkProxy::serve_alone() {
     }
     const bool moved = turn();
     turns_of_others_.fetch_sub(1, std::memory_order_relaxed);  // its own
-    if (!moved) sleep(kAsleepNs);
+    if (!moved) nap(kAsleepNs);
   }
 }
 

@@ -126,7 +126,6 @@ class NetworkProxy final : public NetworkEvents {
   NetworkService* service_of(Bytes header);
   bool move();
   void serve_alone();
-  void sleep(std::uint64_t at_most_ns);
   void hear(int peer);
   void look_whether_left(int peer);
 
