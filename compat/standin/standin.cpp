@@ -109,11 +109,17 @@ cudaError_t release(void* pointer) {
   });
 }
 
-// A host function that owns its argument.
+// A host function that owns its argument; inside a capture the graph owns it, which may run it any number of times.
 template <class Function>
 void enqueue(Stream stream, Function function) {
+  Device& device = *state().device;
+  if (device.capturing(stream)) {
+    const auto kept = std::make_shared<Function>(std::move(function));
+    device.retain(stream, kept);
+    return device.call([](void* argument) { (*static_cast<Function*>(argument))(); }, kept.get(), stream);
+  }
   auto owned = std::make_unique<Function>(std::move(function));
-  state().device->call(
+  device.call(
       [](void* argument) {
         const std::unique_ptr<Function> own(static_cast<Function*>(argument));
         (*own)();

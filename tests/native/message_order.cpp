@@ -93,7 +93,7 @@ void post_behind_a_wait_on_another_stream(World& world) {
     CHECK_THROWS((void)world.irecv(place(0), 8, 1, {}), "the waits for them, on streams, have not ended");
     const std::vector<Incoming> more(kLimit + 1, Incoming{place(0), 8, 1, {}});
     CHECK_THROWS(world.exchange({}, more, own),
-                 "irecv: 5 more of 4 receives from rank 1 are posted with tag 0 already");
+                 "exchange: 5 more of 4 receives from rank 1 are posted with tag 0 already");
     for (std::size_t i = kLimit; i < 2 * kLimit; ++i) requests.push_back(world.irecv(place(i), 8, 1, {}, own));
     CHECK_THROWS((void)world.irecv(place(0), 8, 1, {}, own), "none of them is waited for");
     world.barrier();

@@ -156,26 +156,155 @@ CASE(captured_messages_between_all_ranks_replay) {
   });
 }
 
-CASE(messages_of_one_lane_match_in_their_order_within_an_op) {
-  on_all_devices(2, [](World& world) {
-    constexpr std::size_t kEach = 5000;
-    constexpr int kCount = 6;
-    const int peer = 1 - world.rank();
-    const OwnStream stream(world);
-    TestBuffer out(world, kEach * kCount);
-    TestBuffer in(world, kEach * kCount);
-    out.write(pattern(out.bytes(), static_cast<unsigned>(world.rank())));
-    std::vector<Outgoing> sends;
-    std::vector<Incoming> receives;
-    for (std::size_t i = 0; i < kCount; ++i) {
-      sends.push_back({out.data() + i * kEach, kEach, peer, {}});
-      receives.push_back({in.data() + i * kEach, kEach, peer, {}});
+namespace {
+
+// Several messages to each of the other ranks and from each, of these sizes, on tags 0 and 1 in turn. The ranks list
+// them in different orders, those of one tag and peer in the same.
+struct Chains {
+  Chains(World& of_world, std::vector<std::size_t> of_sizes)
+      : world(of_world), sizes(std::move(of_sizes)), out(world, room()), in(world, room()), stream(world) {
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+      for (int i = 1; i < world.size(); ++i) {
+        const int to = (world.rank() + i) % world.size();
+        const int tag = static_cast<int>(k % 2);
+        sends.push_back({out.data() + at(to, k), sizes[k], to, {tag}});
+        const int from = (world.rank() + world.size() - i) % world.size();
+        receives.push_back({in.data() + at(from, k), sizes[k], from, {tag}});
+      }
     }
-    world.exchange(sends, receives, stream);
-    world.synchronize(stream);
-    CHECK(in.read() == pattern(in.bytes(), static_cast<unsigned>(peer)));
-    CHECK_THROWS(world.exchange(sends, std::vector<Incoming>{{in.data(), 8, 2, {}}}, stream), "rank 2 does not exist");
-    world.barrier();
+  }
+  void fill(int step) {
+    std::vector<unsigned char> all(out.bytes());
+    for (int to = 0; to < world.size(); ++to) {
+      for (std::size_t k = 0; k < sizes.size(); ++k) {
+        std::ranges::copy(pattern(sizes[k], seed(world.rank(), to, k, step)),
+                          all.begin() + static_cast<std::ptrdiff_t>(at(to, k)));
+      }
+    }
+    out.write(all);
+  }
+  void check(int step) const {
+    const std::vector<unsigned char> all = in.read();
+    for (int from = 0; from < world.size(); ++from) {
+      if (from == world.rank()) continue;
+      for (std::size_t k = 0; k < sizes.size(); ++k) {
+        const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at(from, k));
+        const std::vector<unsigned char> got(begin, begin + static_cast<std::ptrdiff_t>(sizes[k]));
+        CHECK(got == pattern(sizes[k], seed(from, world.rank(), k, step)));
+      }
+    }
+  }
+  std::size_t stride() const {
+    std::size_t all = 0;
+    for (const std::size_t size : sizes) all += (size + 15) / 16 * 16;
+    return all;
+  }
+  std::size_t room() const { return stride() * static_cast<std::size_t>(world.size()); }
+  std::size_t at(int peer, std::size_t k) const {
+    std::size_t offset = stride() * static_cast<std::size_t>(peer);
+    for (std::size_t i = 0; i < k; ++i) offset += (sizes[i] + 15) / 16 * 16;
+    return offset;
+  }
+  static unsigned seed(int from, int to, std::size_t k, int step) {
+    return static_cast<unsigned>(((from * 8 + to) * 8 + static_cast<int>(k)) * 16 + step);
+  }
+
+  World& world;
+  std::vector<std::size_t> sizes;
+  TestBuffer out;
+  TestBuffer in;
+  OwnStream stream;
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> receives;
+};
+
+// Small and large ones, through the ring by one block and by several, and past it.
+const std::vector<std::vector<std::size_t>> kChains = {{8, 8},
+                                                       {8, 5000, 8},
+                                                       {70000, 8, 70000},
+                                                       {1 << 20, 1 << 20},
+                                                       {100000, 8, 300000, 20000},
+                                                       {8, 1 << 20, 8},
+                                                       {5000, 5000, 5000, 5000, 5000, 5000, 5000},
+                                                       {40000, 40000, 40000, 9},
+                                                       {0, 8, 0, 300000}};
+
+void exchange_chains(World& world, const std::vector<std::size_t>& sizes) {
+  Chains chains(world, sizes);
+  for (int step = 0; step < 3; ++step) {
+    chains.fill(step);
+    world.exchange(chains.sends, chains.receives, chains.stream);
+    world.synchronize(chains.stream);
+    chains.check(step);
+  }
+  world.device().begin_capture(chains.stream);
+  world.exchange(chains.sends, chains.receives, chains.stream);
+  const auto graph = world.device().end_capture(chains.stream);
+  world.barrier();
+  for (int step = 3; step < 7; ++step) {
+    chains.fill(step);
+    if ((step + world.rank()) % 3 == 0) {
+      world.exchange(chains.sends, chains.receives, chains.stream);
+    } else {
+      world.device().launch(graph, chains.stream);
+    }
+    world.synchronize(chains.stream);
+    chains.check(step);
+  }
+  world.barrier();
+}
+
+}  // namespace
+
+CASE(messages_of_one_lane_match_in_their_order_within_an_op) {
+  for (const int size : {2, 3}) {
+    on_all_devices(size, [](World& world) {
+      for (const std::vector<std::size_t>& sizes : kChains) exchange_chains(world, sizes);
+      const OwnStream stream(world);
+      TestBuffer in(world, 16);
+      CHECK_THROWS(world.exchange({}, std::vector<Incoming>{{in.data(), 8, 7, {}}}, stream), "rank 7 does not exist");
+      world.barrier();
+    });
+  }
+}
+
+CASE(messages_of_one_lane_follow_each_other_on_few_blocks) {
+  for (const std::int64_t blocks : {4, 5, 9}) {
+    for (const std::string& device : device_specs()) {
+      Parameters parameters = quick(device);
+      parameters.max_blocks = blocks;
+      run_ranks(2, parameters, [](World& world) {
+        for (const std::vector<std::size_t>& sizes : kChains) exchange_chains(world, sizes);
+      });
+    }
+  }
+}
+
+// The message behind one that is cut off comes whole.
+CASE(a_message_that_is_too_large_ends_alone_within_an_op) {
+  on_all_devices(2, [](World& world) {
+    for (const std::size_t bytes : {std::size_t{64}, std::size_t{1} << 20}) {
+      const int peer = 1 - world.rank();
+      const OwnStream stream(world);
+      TestBuffer out(world, 2 * bytes);
+      TestBuffer in(world, 2 * bytes);
+      out.write(pattern(2 * bytes, static_cast<unsigned>(world.rank())));
+      const std::vector<Outgoing> sends = {{out.data(), bytes, peer, {}}, {out.data() + bytes, bytes, peer, {}}};
+      const std::vector<Incoming> receives = {{in.data(), bytes / 2, peer, {}}, {in.data() + bytes, bytes, peer, {}}};
+      world.exchange(sends, receives, stream);
+      ErrorCode told = ErrorCode::system;
+      try {
+        world.synchronize(stream);
+      } catch (const Error& error) {
+        told = error.code();
+      }
+      CHECK(told == ErrorCode::truncated);
+      const std::vector<unsigned char> all = in.read();
+      const std::vector<unsigned char> sent = pattern(2 * bytes, static_cast<unsigned>(peer));
+      CHECK(std::equal(all.begin() + static_cast<std::ptrdiff_t>(bytes), all.end(),
+                       sent.begin() + static_cast<std::ptrdiff_t>(bytes)));
+      world.barrier();
+    }
   });
 }
 

@@ -208,6 +208,32 @@ def cupy_captures_messages(world: ons.World) -> None:
             world.barrier()
 
 
+def memory_is_freed_and_allocated_again(world: ons.World) -> None:
+    """New allocations of the driver, where others were, which the peer had mapped: it maps them too."""
+    import cupy
+
+    peer = 1 - world.rank
+    with cupy.cuda.Device(gpu_of(world.device)), cupy.cuda.Stream(non_blocking=True) as stream:
+        for turn, count in enumerate([1 << 14, 1 << 18, 1 << 16, 1 << 20, 1 << 14, 1 << 18] * 3):
+            memory = [cupy.cuda.Memory(4 * count) for _ in range(4)]  # cudaMalloc, and cudaFree when it goes
+            arrays = [cupy.ndarray(count, cupy.float32, cupy.cuda.MemoryPointer(one, 0)) for one in memory]
+            for number, array in enumerate(arrays):
+                array.fill(world.rank * 1000 + turn * 10 + number)
+            received = [world.irecv(array, peer, tag=number, stream=stream) for number, array in enumerate(arrays[2:])]
+            for number, array in enumerate(arrays[:2]):
+                world.send(array, peer, tag=number, stream=stream)
+            for request in received:
+                request.wait(stream=stream)
+            stream.synchronize()
+            for number, array in enumerate(arrays[2:]):
+                assert bool((array == peer * 1000 + turn * 10 + number).all()), f"turn {turn}"
+            world.barrier()
+            del array, arrays, memory
+    statistics = world.statistics()
+    assert statistics["registration_misses"] > 0
+    assert statistics["registration_failures"] == 0, statistics
+
+
 def cupy_arrays_are_reduced(world: ons.World) -> None:
     import cupy
 

@@ -149,6 +149,11 @@ def test_cupy_arrays_are_reduced(tmp_path: Path) -> None:
     run_ranks(tmp_path, 2, [libraries.cupy_arrays_are_reduced], device="cuda")
 
 
+@on_gpus_with("cupy")
+def test_memory_that_was_freed_and_allocated_again_is_mapped_again(tmp_path: Path) -> None:
+    run_ranks(tmp_path, 2, [libraries.memory_is_freed_and_allocated_again], device="cuda")
+
+
 def why_triton_compiles_nothing() -> str:
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"

@@ -132,32 +132,34 @@ struct Receive {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
+    (void)take(group);
+  }
+
+  // In whichever way. Each way answers how it ended, for this block: a lane that is lost (loses_lane()) gives nothing
+  // more.
+  template <class Group>
+  ONSTREAM_BODY Status either(const Group& group) const {
+    return spread != 0 ? take_spread(group) : take(group);
+  }
+
+  // By one block that waits, and others that help where there is something to fetch.
+  template <class Group>
+  ONSTREAM_BODY Status take(const Group& group) const {
     if (group.block() != 0) return help(group);
     const auto [drained, head] = load_pair(group, &lane.receiving->drained);
     const auto [number, returned] = load_pair(group, &lane.receiving->posted);
     if (group.sync_or(drained != number)) return queue_up(group, number);
     const bool large = capacity > offer_min;
-    if (large && peer_destination != 0) {
-      take_offered(group, {number, head, returned});
-    } else if (large && group.blocks() > 1) [[unlikely]] {
-      take_otherwise(group, {number, head, returned}, 0);
-    } else if (is_packed<Group>(capacity)) {
-      take_packed(group, {number, head, returned});
-    } else {
-      take_small(group, {number, head, returned});
-    }
-  }
-
-  // In whichever way.
-  template <class Group>
-  ONSTREAM_BODY void either(const Group& group) const {
-    if (spread != 0) return take_spread(group);
-    (*this)(group);
+    if (large && peer_destination != 0) return take_offered(group, {number, head, returned});
+    if (large && group.blocks() > 1) [[unlikely]]
+      return take_otherwise(group, {number, head, returned}, 0);
+    if (is_packed<Group>(capacity)) return take_packed(group, {number, head, returned});
+    return take_small(group, {number, head, returned});
   }
 
   // As take_small(), by several blocks. A sender may push all the same, and is told where to.
   template <class Group>
-  ONSTREAM_BODY void take_spread(const Group& group) const {
+  ONSTREAM_BODY Status take_spread(const Group& group) const {
     const auto [drained, read_head] = load_pair(group, &lane.receiving->drained);
     const auto [number, read_returned] = load_pair(group, &lane.receiving->posted);
     Counters now{number, read_head, read_returned};
@@ -212,9 +214,9 @@ struct Receive {
       return give_up(group, blocks, status);
     if (line_data(header) != wanted) [[unlikely]]
       return take_unexpected(group, blocks, now, offers ? 1 : 0);
-    if (!leads) return;
+    if (!leads) return Status::ok;
     if (speaks) blocks.reset(group);
-    conclude(group, now, {now.number + 1, now.head + units_for(capacity), now.returned}, status, {wanted, 0});
+    return conclude(group, now, {now.number + 1, now.head + units_for(capacity), now.returned}, status, {wanted, 0});
   }
 
  private:
@@ -227,7 +229,7 @@ struct Receive {
   // One block. Takes a message of just the expected size from the ring. Everything that does not depend on it is
   // computed before it comes.
   template <class Group>
-  ONSTREAM_BODY void take_small(const Group& group, const Counters& now) const {
+  ONSTREAM_BODY Status take_small(const Group& group, const Counters& now) const {
     const auto size = static_cast<std::uint32_t>(group.size());
     const std::uint32_t line = static_cast<std::uint32_t>(group.rank()) + 1;
     const auto end = static_cast<std::uint32_t>(lines_for(capacity));
@@ -257,26 +259,28 @@ struct Receive {
     status = agree(group, status);
     if (status == Status::ok && (!exact || more)) [[unlikely]]
       return take_otherwise(group, now, 0);
-    conclude(group, now, then, status, {wanted, 0});
+    return conclude(group, now, then, status, {wanted, 0});
   }
 
   // Takes such a message where it is packed.
   template <class Group>
-  ONSTREAM_BODY void take_packed(const Group& group, const Counters& now) const {
+  ONSTREAM_BODY Status take_packed(const Group& group, const Counters& now) const {
     if constexpr (Group::kStoresInOrder) {
       Seen seen;
       const Status status = await_header(group, wait, lane, now.head, seen);
       if (status == Status::ok && seen.word != header_word(Header::data, capacity))
         return take_otherwise(group, now, 0);
       if (status == Status::ok) unpack(lane, now.head, destination, capacity);
-      conclude(group, now, after(group, now, now.head + ring_units<Group>(capacity)), status, seen);
+      return conclude(group, now, after(group, now, now.head + ring_units<Group>(capacity)), status, seen);
+    } else {
+      return Status::ok;  // never called
     }
   }
 
   // Takes a large message whose sender finds the descriptor. There is nothing to fetch then, so the other blocks end
   // while the data comes.
   template <class Group>
-  ONSTREAM_BODY void take_offered(const Group& group, const Counters& now) const {
+  ONSTREAM_BODY Status take_offered(const Group& group, const Counters& now) const {
     const Answer where = offer_of<Group>(peer_destination);
     answer(group, lane, lane.receives, now.number, where, peer_destination, capacity);
     const Counters then = after(group, now, now.head + 1);
@@ -288,7 +292,7 @@ struct Receive {
     if (status == Status::ok && (!seen.asks() || seen.bytes() > capacity)) return take_otherwise(group, now, 1);
     if (group.blocks() > 1) dismiss(group);
     if (status == Status::ok) status = await_arrivals(group, wait, lane, now.number);
-    conclude(group, now, then, status, seen);
+    return conclude(group, now, then, status, seen);
   }
 
   // For a spread receive behind posted ones: the first block takes those; the others wait until it, or another wait,
@@ -321,16 +325,17 @@ struct Receive {
 
   // Ends a spread receive whose lane is lost.
   template <class Group>
-  ONSTREAM_CALL void give_up(const Group& group, const Spread& blocks, Status status) const {
-    if (group.rank() != 0) return;
+  ONSTREAM_CALL Status give_up(const Group& group, const Spread& blocks, Status status) const {
+    if (group.rank() != 0) return status;
     if (blocks.lose(group)) report(group, wait, status, recv_fault(lane, false, status, capacity, 0));
     if (group.block() == 0) settle(group, ticket, status, 0);
+    return status;
   }
 
   // Takes another message than the expected one, in a spread receive.
   template <class Group>
-  ONSTREAM_CALL void take_unexpected(const Group& group, const Spread& blocks, const Counters& now,
-                                     std::uint64_t offered) const {
+  ONSTREAM_CALL Status take_unexpected(const Group& group, const Spread& blocks, const Counters& now,
+                                       std::uint64_t offered) const {
     if (group.block() != 0) {
       if (group.rank() == 0) blocks.count(group);
       return help(group);
@@ -342,8 +347,9 @@ struct Receive {
       if (group.rank() == 0) blocks.reset(group);
       return take_otherwise(group, now, offered);
     }
-    give_up(group, blocks, status);
+    (void)give_up(group, blocks, status);
     dismiss(group);
+    return status;
   }
 
   // The counters behind a message that ends at unit `head`; where its size is expected, before it comes.
@@ -353,9 +359,9 @@ struct Receive {
   }
 
   template <class Group>
-  ONSTREAM_BODY void conclude(const Group& group, const Counters& was, const Counters& then, Status status,
-                              const Seen& seen) const {
-    if (group.rank() != 0) return;
+  ONSTREAM_BODY Status conclude(const Group& group, const Counters& was, const Counters& then, Status status,
+                                const Seen& seen) const {
+    if (group.rank() != 0) return status;
     if (status != Status::ok) [[unlikely]] {
       const bool asks = seen.kind() != Header::data;
       report(group, wait, status, of_ticket(recv_fault(lane, asks, status, capacity, seen.bytes()), ticket));
@@ -366,11 +372,12 @@ struct Receive {
       store_pair(group, &lane.receiving->posted, then.number, then.returned);
     }
     settle(group, ticket, status, seen.bytes());
+    return status;
   }
 
   // Any other message.
   template <class Group>
-  ONSTREAM_CALL void take_otherwise(const Group& group, Counters now, std::uint64_t offered) const {
+  ONSTREAM_CALL Status take_otherwise(const Group& group, Counters now, std::uint64_t offered) const {
     Fetcher fetcher(wait, lane.crew);
     RingReader intake(wait, lane, fetcher, now.head, now.returned);
     std::uint64_t bytes = 0;
@@ -378,24 +385,28 @@ struct Receive {
         intake.take(group, {static_cast<std::byte*>(destination), capacity, now.number, offered}, bytes);
     const Header kind = intake.sender_hears() ? Header::push : Header::data;
     now.returned = intake.returned();
-    conclude(group, now, after(group, now, intake.head()), status, {header_word(kind, bytes), 0});
+    (void)conclude(group, now, after(group, now, intake.head()), status, {header_word(kind, bytes), 0});
     fetcher.dismiss(group);
+    return status;
   }
 
   template <class Group>
-  ONSTREAM_CALL void queue_up(const Group& group, std::uint64_t number) const {
+  ONSTREAM_CALL Status queue_up(const Group& group, std::uint64_t number) const {
     Fetcher fetcher(wait, lane.crew);
     const Posted posted{reinterpret_cast<std::uint64_t>(destination), capacity, 0, ticket};
-    if (enter(group, wait, lane, posted, peer_destination, offer_min, number) == Status::ok) {
+    Status status = enter(group, wait, lane, posted, peer_destination, offer_min, number);
+    if (status == Status::ok) {
       group.sync();
-      (void)drain(group, wait, lane, fetcher, number, false);
+      status = drain(group, wait, lane, fetcher, number, false);
     }
     fetcher.dismiss(group);
+    return status;
   }
 
   template <class Group>
-  ONSTREAM_CALL void help(const Group& group) const {
+  ONSTREAM_CALL Status help(const Group& group) const {
     Fetcher(wait, lane.crew).help(group);
+    return Status::ok;  // of the first block
   }
   template <class Group>
   ONSTREAM_CALL void dismiss(const Group& group) const {
@@ -406,7 +417,7 @@ struct Receive {
 struct ReceiveSpread : Receive {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    take_spread(group);
+    (void)take_spread(group);
   }
 };
 

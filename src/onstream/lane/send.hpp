@@ -42,11 +42,11 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (bytes <= ring_max) {
-      small(group);
+      (void)small(group);
     } else if (completion == Completion::posted) {
       post(group);
     } else {
-      direct(group);
+      (void)direct(group);
     }
   }
 
@@ -54,33 +54,35 @@ struct Send {
   // both ranks copy may end long after that.
   template <class Group, class Passed>
   ONSTREAM_BODY void run(const Group& group, const Passed& passed) const {
-    if (bytes > ring_max && announce == Header::share) return share(group, passed);
-    (*this)(group);
+    if (bytes > ring_max && announce == Header::share) {
+      (void)share(group, passed);
+    } else {
+      (*this)(group);
+    }
   }
+
+  // Each way answers how it ended, for this block: a lane that is lost (loses_lane()) takes nothing more.
 
   // Small enough for the ring, or for a host copy into a destination that is known already.
   template <class Group>
-  ONSTREAM_BODY void small(const Group& group) const {
-    if (bytes > offer_min && looks_for_offer(group) && is_offered(group)) [[unlikely]] {
-      place(group);
-    } else {
-      through_ring(group);
-    }
+  ONSTREAM_BODY Status small(const Group& group) const {
+    if (bytes > offer_min && looks_for_offer(group) && is_offered(group)) [[unlikely]]
+      return place(group);
+    return through_ring(group);
   }
 
   // One that is ordered, in whichever of its three ways.
   template <class Group>
-  ONSTREAM_BODY void ordered(const Group& group) const {
+  ONSTREAM_BODY Status ordered(const Group& group) const {
     if (spread != 0) return through_ring_spread(group);
-    if (bytes <= ring_max) return small(group);
-    direct(group);
+    return bytes <= ring_max ? small(group) : direct(group);
   }
 
   // Ordered large send: announces, waits for the receiver's answer, follows it. Every block sees the same answer.
   // Usually the receive is there, and its descriptor comes with the counters. Staged sends run as one block, so that it
   // alone counts the units.
   template <class Group>
-  ONSTREAM_BODY void direct(const Group& group) const {
+  ONSTREAM_BODY Status direct(const Group& group) const {
     if constexpr (Group::kCrossMemory) {
       if (announce == Header::share) return share(group, [] {});
     }
@@ -131,11 +133,12 @@ struct Send {
     }
     if (status == Status::ok && !fits) status = why_refused(group, lane, number);
     finish(group, head, number, units, status, answer.room, here);
+    return status;
   }
 
   // As through_ring(), by several blocks.
   template <class Group>
-  ONSTREAM_BODY void through_ring_spread(const Group& group) const {
+  ONSTREAM_BODY Status through_ring_spread(const Group& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
     const std::uint64_t consumed = credit(group);
     const Spread blocks(group, &lane.sending->finished);
@@ -165,18 +168,21 @@ struct Send {
       }
     }
     status = agree(group, status);
-    if (group.rank() != 0) return;
     const bool leads = group.block() == 0;
-    if (leads && status == Status::ok) status = blocks.await(group, wait, 1);
-    if (status != Status::ok) [[unlikely]] {
-      if (blocks.lose(group)) report(group, wait, status, fault_of(OpKind::send, lane, bytes, number));
-      if (leads) settle(group, ticket, status, 0);
-      return;
+    if (group.rank() == 0) {
+      if (leads && status == Status::ok) status = blocks.await(group, wait, 1);
+      if (status != Status::ok) [[unlikely]] {
+        if (blocks.lose(group)) report(group, wait, status, fault_of(OpKind::send, lane, bytes, number));
+        if (leads) settle(group, ticket, status, 0);
+      } else if (!leads) {
+        blocks.count(group);
+      } else {
+        blocks.reset(group);
+        store_pair(group, &lane.sending->head, head + units, number + 1);
+        settle(group, ticket, Status::ok, bytes);
+      }
     }
-    if (!leads) return blocks.count(group);
-    blocks.reset(group);
-    store_pair(group, &lane.sending->head, head + units, number + 1);
-    settle(group, ticket, Status::ok, bytes);
+    return status;
   }
 
   // Whether it would take room in the ring that announcements may need. For the host, which may take another way.
@@ -212,9 +218,10 @@ struct Send {
   }
 
   template <class Group>
-  ONSTREAM_CALL void fail(const Group& group, Status status, std::uint64_t extra) const {
+  ONSTREAM_CALL Status fail(const Group& group, Status status, std::uint64_t extra) const {
     report(group, wait, status, of_ticket(fault_of(OpKind::send, lane, bytes, extra), ticket));
     settle(group, ticket, status, 0);
+    return status;
   }
 
   // The room of the receive that a message was too large for; the receiver has written it down where it is not known
@@ -229,7 +236,7 @@ struct Send {
   // Data and flag in one store. The counters are asked for first: everything waits for them, and the addresses for
   // loading the data are computed meanwhile.
   template <class Group>
-  ONSTREAM_BODY void through_ring(const Group& group) const {
+  ONSTREAM_BODY Status through_ring(const Group& group) const {
     if constexpr (Group::kStoresInOrder) {
       if (is_packed<Group>(bytes)) return through_ring_packed(group);
     }
@@ -265,15 +272,16 @@ struct Send {
       if constexpr (Group::kStoresInOrder) store(first, value);  // packed.hpp
     }
     status = agree(group, status);
-    if (group.rank() != 0) return;
+    if (group.rank() != 0) return status;
     if (status != Status::ok) [[unlikely]]
       return fail(group, status, number);
     store_pair(group, &lane.sending->head, head + units, number + 1);
     settle(group, ticket, Status::ok, bytes);
+    return Status::ok;
   }
 
   template <class Group>
-  ONSTREAM_BODY void through_ring_packed(const Group& group) const {
+  ONSTREAM_BODY Status through_ring_packed(const Group& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
     const std::uint64_t units = ring_units<Group>(bytes);
     const Status status = wait_for_room(group, head, units);
@@ -281,6 +289,7 @@ struct Send {
     pack(group, lane, head, header_word(Header::data, bytes), source, bytes);
     store_pair(group, &lane.sending->head, head + units, number + 1);
     settle(group, ticket, Status::ok, bytes);
+    return Status::ok;
   }
 
   // The payload of this message's ring lines first, first + step, ... Not the header.
@@ -320,7 +329,7 @@ struct Send {
 
   // One block writes into the destination that the receiver has offered.
   template <class Group>
-  ONSTREAM_CALL void place(const Group& group) const {
+  ONSTREAM_CALL Status place(const Group& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
     Answered answer{Status::ok, Answer::refused, 0, 0};
     (void)answered(group, lane, number, answer);
@@ -332,13 +341,14 @@ struct Send {
       group.copy_alone(reinterpret_cast<void*>(answer.address), source, bytes);
     }
     const Status status = agree(group, wait_for_room(group, head, 1));
-    if (group.rank() != 0) return;
+    if (group.rank() != 0) return status;
     if (status != Status::ok) return fail(group, status, number);
     group.fence();
     store_unit(group, lane, head, header_word(moved == Status::ok ? Header::placed : Header::failed, bytes), 0);
     store_pair(group, &lane.sending->head, head + 1, number + 1);
     if (moved != Status::ok) return fail(group, moved, number);
     settle(group, ticket, Status::ok, bytes);
+    return Status::ok;
   }
 
   // `wait_for` waits until its argument returns true, or gives up.
@@ -366,7 +376,7 @@ struct Send {
   // posted send whose place is still taken is left to the receiver alone. Calls passed() once the lane's next send may
   // run.
   template <class Group, class Passed>
-  ONSTREAM_BODY void share(const Group& group, const Passed& passed) const {
+  ONSTREAM_BODY Status share(const Group& group, const Passed& passed) const {
     if (bytes <= kShareMin && is_offered(group)) return place(group);
     const auto [head, number] = load_pair(group, &lane.sending->head);
     CopySender lender(wait, lane, number, bytes);
@@ -385,13 +395,14 @@ struct Send {
     if (shares) status = posts ? lender.lend(group, CopySender::CopyMeans::plain) : lender.see_through(group);
     if (status != Status::ok) return fail(group, status, room_of_refusal(group, status, number, bytes));
     if (!posts) settle(group, ticket, Status::ok, bytes);
+    return Status::ok;
   }
 
   // Posted large send: push if the receive is there already, else leave it to the receiver. The first block decides.
   template <class Group>
   ONSTREAM_BODY void post(const Group& group) const {
     if constexpr (Group::kCrossMemory) {
-      if (announce == Header::share) return share(group, [] {});
+      if (announce == Header::share) return (void)share(group, [] {});
     }
     const auto [head, which] = load_pair(group, &lane.sending->head);
     const auto number = which;  // clang++ 14 captures no binding
@@ -444,14 +455,14 @@ struct Send {
     const bool lost = loses_lane(status);
     const bool refused = !lost && status != Status::ok;
     room = room_of_refusal(group, status, number, room);
-    if (lost || (refused && !posted && group.block() == 0)) fail(group, status, room);
+    if (lost || (refused && !posted && group.block() == 0)) (void)fail(group, status, room);
     if (arrives) tell_arrival(group, number);
     if (!last_to_finish(group, &lane.sending->finished, lost)) return;
     store_pair(group, &lane.sending->head, head + units, number + 1);
     // A thread that reads the ticket may start the lane's next op on another stream: arrivals and counters come before.
     // A message left to the receiver has a number for its wait; a pushed one has none, or its wait would push it too.
     if (posted && refused) {
-      fail(group, status, room);
+      (void)fail(group, status, room);
     } else if (arrives) {
       settle(group, ticket, Status::ok, bytes);
     } else if (posted) {
@@ -515,19 +526,19 @@ struct Send {
 struct SendSmall : Send {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    small(group);
+    (void)small(group);
   }
 };
 struct SendSpread : Send {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    through_ring_spread(group);
+    (void)through_ring_spread(group);
   }
 };
 struct SendDirect : Send {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    direct(group);
+    (void)direct(group);
   }
 };
 struct SendPosted : Send {

@@ -1,7 +1,8 @@
 // SendReceive: a receive and an ordered send of one rank side by side in one kernel, as a ring or a halo by messages
 // needs them. Neither waits for the other, so ranks that all exchange at once do not deadlock.
 //
-// ExchangeMany is the same for several of each, all of different lanes: a group of messages, in any order.
+// ExchangeMany is the same for several of each: a group of messages, in any order. Those of one lane and direction
+// follow each other on the same blocks; lanes and directions go side by side.
 //
 // The first blocks receive: a block that answers a peer is never placed behind one that waits for a peer. All blocks
 // fit on the GPU together. For devices whose blocks run side by side; the host device's do not, and it never launches
@@ -21,6 +22,12 @@ class SubGrid : public Group {
 
   ONSTREAM_BODY int block() const { return Group::block() - first_; }
   ONSTREAM_BODY int blocks() const { return count_; }
+  // The first of these.
+  ONSTREAM_BODY SubGrid first(int count) const {
+    SubGrid some = *this;
+    some.count_ = count;
+    return some;
+  }
 
   using Group::copy;
   ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
@@ -40,31 +47,95 @@ struct SendReceive {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (group.block() < receive_blocks) {
-      receive.either(SubGrid<Group>(group, 0, receive_blocks));
+      (void)receive.either(SubGrid<Group>(group, 0, receive_blocks));
     } else {
-      send.ordered(SubGrid<Group>(group, receive_blocks, group.blocks() - receive_blocks));
+      (void)send.ordered(SubGrid<Group>(group, receive_blocks, group.blocks() - receive_blocks));
     }
   }
 };
 
-// At most so many receives, and so many sends.
+// Where the blocks of one lane and direction meet between two messages: a word in the lane that counts the blocks that
+// have come, and in its upper half the meetings. Not ok: a block did not come, or the world has failed.
+template <class Group>
+ONSTREAM_CALL Status meet(const Group& group, const WaitView& wait, std::uint64_t* turn) {
+  group.sync();
+  const auto blocks = static_cast<std::uint64_t>(group.blocks());
+  if (blocks == 1) return Status::ok;
+  constexpr int kMeetings = 32;           // bits below their count
+  constexpr std::uint64_t kPatience = 4;  // the other blocks may be in several waits of one message
+  Status status = Status::ok;
+  if (group.rank() == 0) {
+    group.fence();
+    const std::uint64_t seen = group.add(turn, 1);
+    const std::uint64_t meeting = seen >> kMeetings;
+    WaitView patient = wait;
+    patient.timeout_ns *= kPatience;
+    if (seen + 1 - (meeting << kMeetings) == blocks) {
+      group.store_release(turn, (meeting + 1) << kMeetings);  // pairs with the acquire below
+    } else {
+      status = wait_for_self(group, patient, [&] { return group.load_acquire(turn) >> kMeetings != meeting; });
+    }
+  }
+  return agree(group, status);
+}
+
+// Messages of one lane and direction: they run one after another.
+struct Chain {
+  std::int16_t end = 0;       // the block behind its last one
+  std::int16_t messages = 0;  // the message behind its last one, in the list of its direction
+};
+
+// At most so many receives, and so many sends. Those of a chain stand together, in their order.
 template <int kMost>
 struct ExchangeMany {
-  std::int32_t receives = 0;
-  std::int32_t sends = 0;
-  std::int32_t ends[2 * kMost] = {};  // the block behind those of each receive, then of each send
+  std::int32_t receiving = 0;               // chains of receives
+  std::int32_t sending = 0;                 // and of sends
+  Chain chains[2 * kMost];                  // of receives, then of sends
+  std::int16_t receive_blocks[kMost] = {};  // of the chain's blocks, those that take part in each message
+  std::int16_t send_blocks[kMost] = {};
   Receive receive[kMost];
   Send send[kMost];
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    int part = 0;
-    while (group.block() >= ends[part]) ++part;
-    const int first = part == 0 ? 0 : ends[part - 1];
-    const SubGrid<Group> mine(group, first, ends[part] - first);
-    if (part < receives) return receive[part].either(mine);
-    send[part - receives].ordered(mine);
+    int own = 0;
+    while (group.block() >= chains[own].end) ++own;
+    const int first = own == 0 ? 0 : chains[own - 1].end;
+    const SubGrid<Group> all(group, first, chains[own].end - first);
+    const int begin = own == 0 || own == receiving ? 0 : chains[own - 1].messages;
+    const bool receives = own < receiving;
+    const SubGrid<Group> some(group, first, receives ? receive_blocks[begin] : send_blocks[begin]);
+    Status status = Status::ok;
+    if (some.block() < some.blocks()) status = receives ? receive[begin].either(some) : send[begin].ordered(some);
+    if (begin + 1 == chains[own].messages) return;
+    if (receives) return go_on(all, receive, receive_blocks, begin, chains[own].messages, status);
+    go_on(all, send, send_blocks, begin, chains[own].messages, status);
   }
+
+ private:
+  // The messages of a chain behind its first one, `done`, which ended with `status`. Not inline: the first one, often
+  // the only one, has the registers for itself.
+  template <class Group, class Message>
+  ONSTREAM_CALL static void go_on(const SubGrid<Group>& chain, const Message* messages, const std::int16_t* blocks,
+                                  int done, int end, Status status) {
+    for (; done + 1 < end; ++done) {
+      if (chain.sync_or(loses_lane(status))) return;
+      if (meet(chain, messages[done].wait, turn_of(messages[done])) != Status::ok) return;
+      const SubGrid<Group> some = chain.first(blocks[done + 1]);
+      status = Status::ok;
+      if (some.block() < some.blocks()) status = run(messages[done + 1], some);
+    }
+  }
+  template <class Group>
+  ONSTREAM_BODY static Status run(const Receive& message, const Group& group) {
+    return message.either(group);
+  }
+  template <class Group>
+  ONSTREAM_BODY static Status run(const Send& message, const Group& group) {
+    return message.ordered(group);
+  }
+  ONSTREAM_BODY static std::uint64_t* turn_of(const Receive& message) { return &message.lane.receiving->turn; }
+  ONSTREAM_BODY static std::uint64_t* turn_of(const Send& message) { return &message.lane.sending->turn; }
 };
 
 constexpr int kFew = 3;   // all others of four ranks; larger arguments take longer to come

@@ -1,7 +1,8 @@
-// Several messages of both directions as one op: side by side in one kernel where the device can and all are of
-// different lanes, else all posted, the receives first, and waited for.
+// Several messages of both directions as one op: in one kernel where the device can, those of one lane and direction
+// after each other, else all posted, the receives first, and waited for.
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "onstream/lane/kernels.hpp"
 #include "onstream/lane/send_receive.hpp"
@@ -16,14 +17,25 @@ bool share_a_lane(const Message& one, const Message& other) {
   return other.peer == one.peer && other.options.tag == one.options.tag;
 }
 
-// Whether two messages of the list share a lane.
+// The messages with those of one lane together, each lane's in their order.
+template <std::size_t kMost, class Message>
+std::array<const Message*, kMost> by_lane(std::span<const Message> messages) {
+  std::array<const Message*, kMost> sorted{};
+  std::ranges::transform(messages, sorted.begin(), [](const Message& one) { return &one; });
+  const auto key = [](const Message* one) { return std::tuple(one->peer, one->options.tag, one); };
+  std::ranges::sort(std::span(sorted).first(messages.size()), {}, key);
+  return sorted;
+}
+
+// Adds the chains of messages that are sorted by lane. Returns how many.
 template <class Message>
-bool any_share_a_lane(std::span<const Message> messages) {
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const auto rest = messages.subspan(i + 1);
-    if (std::ranges::any_of(rest, [&](const Message& other) { return share_a_lane(messages[i], other); })) return true;
+std::int32_t add_chains(std::span<const Message* const> sorted, lane::Chain* chains) {
+  std::int32_t count = 0;
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    if (i + 1 < sorted.size() && share_a_lane(*sorted[i], *sorted[i + 1])) continue;
+    chains[count++].messages = static_cast<std::int16_t>(i + 1);
   }
-  return false;
+  return count;
 }
 
 }  // namespace
@@ -35,14 +47,14 @@ void MessageEngine::exchange(std::span<const Outgoing> out, std::span<const Inco
   if (out.empty() && in.empty()) return;
   if (out.size() == 1 && in.size() == 1) return sendrecv_unchecked(out.front(), in.front(), stream);
   const std::size_t most = std::max(out.size(), in.size());
-  const bool fits = !on_host_ && out.size() + in.size() <= static_cast<std::size_t>(grids_.most_blocks()) &&
-                    most <= lane::kMany && !any_share_a_lane(out) && !any_share_a_lane(in);
+  const bool fits =
+      !on_host_ && out.size() + in.size() <= static_cast<std::size_t>(grids_.most_blocks()) && most <= lane::kMany;
   if (fits && most <= lane::kFew && side_by_side<lane::kFew>(lane::exchange_few_kernel(), out, in, stream)) return;
   if (fits && most > lane::kFew && side_by_side<lane::kMany>(lane::exchange_many_kernel(), out, in, stream)) return;
   // All refusals come before anything is posted.
   const std::vector<SendRoute> to = route_sends(out);
   const std::vector<RecvRoute> from = route_receives(in);
-  require_room("irecv", in, stream);
+  require_room("exchange", in, stream);
   std::vector<std::shared_ptr<Request>> requests;
   requests.reserve(in.size() + out.size());
   for (const Incoming& one : in) requests.push_back(request_for(one));
@@ -88,17 +100,19 @@ void MessageEngine::require_room(const char* what, std::span<const Incoming> mes
 template <int kMost>
 bool MessageEngine::side_by_side(const Kernel& kernel, std::span<const Outgoing> out, std::span<const Incoming> in,
                                  Stream stream) {
+  const auto sorted_out = by_lane<kMost>(out);
+  const auto sorted_in = by_lane<kMost>(in);
   std::array<SendRoute, kMost> to;
   std::array<RecvRoute, kMost> from;
   bool copies = false;
   const auto ring =
       kMost > lane::kFew ? Router::RingUse::by_one_block : Router::RingUse::through;  // each has few blocks
   for (std::size_t i = 0; i < out.size(); ++i) {
-    to[i] = route_send(out[i], lane::Completion::ordered, ring);
+    to[i] = route_send(*sorted_out[i], lane::Completion::ordered, ring);
     copies = copies || to[i].copy_first;
   }
   for (std::size_t i = 0; i < in.size(); ++i) {
-    from[i] = route_recv(in[i], lane::Completion::ordered, ring);
+    from[i] = route_recv(*sorted_in[i], lane::Completion::ordered, ring);
     copies = copies || from[i].bounce != nullptr;
   }
   if (copies) {
@@ -110,19 +124,19 @@ bool MessageEngine::side_by_side(const Kernel& kernel, std::span<const Outgoing>
     }
     return false;
   }
-  require_room("recv", in, stream);
+  require_room("exchange", in, stream);
   std::array<CopyThread::CopierLease, kMost> leases;
   lane::ExchangeMany<kMost> body;
-  body.receives = static_cast<std::int32_t>(in.size());
-  body.sends = static_cast<std::int32_t>(out.size());
+  body.receiving = add_chains<Incoming>(std::span(sorted_in).first(in.size()), body.chains);
+  body.sending = add_chains<Outgoing>(std::span(sorted_out).first(out.size()), body.chains + body.receiving);
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const auto& [destination, bytes, peer, options] = in[i];
+    const auto& [destination, bytes, peer, options] = *sorted_in[i];
     body.receive[i] = receive_body(from[i], bytes, view(peer, options.tag));
     pass_posted(peer, options, stream);
     if (from[i].prefetch) prefetch(destination, bytes, stream);
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto& [source, bytes, peer, options] = out[i];
+    const auto& [source, bytes, peer, options] = *sorted_out[i];
     body.send[i] = send_body(to[i], bytes, view(peer, options.tag), lane::Completion::ordered);
     if (to[i].copy_engine) leases[i] = fabric_->copies().take(to[i].copy_lead);
     body.send[i].copier = leases[i].copier();

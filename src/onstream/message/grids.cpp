@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "onstream/path/blocks.hpp"
 
@@ -94,44 +95,56 @@ Grid Grids::exchange(lane::SendReceive& body) const {
           std::max(out.threads, pushes ? small : in.threads)};
 }
 
+// A chain has the blocks of its largest message.
 template <int kMost>
 Grid Grids::exchange(lane::ExchangeMany<kMost>& body) const {
-  std::array<Grid, 2 * kMost> parts;
+  std::array<std::int64_t, 2 * kMost> wanted{};
   int pushing = 0;  // threads of those that push, which keep their shape
   int threads = kOneWarp.threads;
-  const int count = body.receives + body.sends;
-  for (int i = 0; i < count; ++i) {
-    Grid& part = parts[static_cast<std::size_t>(i)];
-    if (i < body.receives) {
-      part = receive(body.receive[i]);
-    } else {
-      const lane::Send& one = body.send[i - body.receives];
-      part = send(one);
-      if (one.bytes > one.ring_max && part.threads > kOneWarp.threads) pushing = std::max(pushing, part.threads);
+  const int count = body.receiving + body.sending;
+  const auto first_of = [&](int chain) {
+    return chain == 0 || chain == body.receiving ? 0 : body.chains[chain - 1].messages;
+  };
+  for (int chain = 0; chain < count; ++chain) {
+    for (int i = first_of(chain); i < body.chains[chain].messages; ++i) {
+      const bool receives = chain < body.receiving;
+      const Grid part = receives ? receive(body.receive[i]) : send(body.send[i]);
+      (receives ? body.receive_blocks : body.send_blocks)[i] = static_cast<std::int16_t>(part.blocks);
+      if (!receives && body.send[i].bytes > body.send[i].ring_max && part.threads > kOneWarp.threads) {
+        pushing = std::max(pushing, part.threads);
+      }
+      threads = std::max(threads, part.threads);
+      auto& most = wanted[static_cast<std::size_t>(chain)];
+      most = std::max<std::int64_t>(most, part.blocks);
     }
-    threads = std::max(threads, part.threads);
   }
-  const auto parted = std::span<const Grid>(parts).first(static_cast<std::size_t>(count));
-  return share(parted, body.ends, pushing > 0 ? pushing : threads);
+  const auto chains = std::span(body.chains).first(static_cast<std::size_t>(count));
+  const Grid all = share(std::span(wanted).first(chains.size()), chains, pushing > 0 ? pushing : threads);
+  for (int chain = 0; chain < count; ++chain) {
+    auto* const blocks = chain < body.receiving ? body.receive_blocks : body.send_blocks;
+    const int own = chains[static_cast<std::size_t>(chain)].end - (chain == 0 ? 0 : body.chains[chain - 1].end);
+    for (int i = first_of(chain); i < body.chains[chain].messages; ++i) {
+      blocks[i] = static_cast<std::int16_t>(std::min<int>(blocks[i], own));
+    }
+  }
+  return all;
 }
 template Grid Grids::exchange(lane::ExchangeMany<lane::kFew>& body) const;
 template Grid Grids::exchange(lane::ExchangeMany<lane::kMany>& body) const;
 
-// Gives each part the blocks that it wants, or its proportion of the blocks there are; one each at least. There are at
-// least as many blocks as parts.
-Grid Grids::share(std::span<const Grid> parts, std::span<std::int32_t> ends, int threads) const {
-  std::int64_t wanted = 0;
-  for (const Grid& part : parts) wanted += part.blocks;
-  const auto count = static_cast<std::int64_t>(parts.size());
+// Gives each chain the blocks that it wants, or its proportion of the blocks there are; one each at least. There are at
+// least as many blocks as chains.
+Grid Grids::share(std::span<const std::int64_t> wanted, std::span<lane::Chain> chains, int threads) const {
+  const std::int64_t all = std::accumulate(wanted.begin(), wanted.end(), std::int64_t{0});
+  const auto count = static_cast<std::int64_t>(chains.size());
   const std::int64_t spare = max_blocks_ - count;  // beyond one each
-  std::int32_t end = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::int64_t more = parts[i].blocks - 1;
-    const bool fits = wanted <= max_blocks_;
-    end += static_cast<std::int32_t>(1 + (fits ? more : more * spare / (wanted - count)));
-    ends[i] = end;
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    const std::int64_t more = wanted[i] - 1;
+    end += 1 + (all <= max_blocks_ ? more : more * spare / (all - count));
+    chains[i].end = static_cast<std::int16_t>(end);
   }
-  return {end, threads};
+  return {static_cast<int>(end), threads};
 }
 
 Grid Grids::deliver(std::size_t bytes) const { return {blocks_for(bytes, block_bytes_, max_blocks_), kMaxThreads}; }

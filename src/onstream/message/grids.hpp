@@ -26,7 +26,7 @@ class Grids {
   Grid await_receive(std::size_t bytes) const;
   // Both in one grid: the receive's blocks, body.receive_blocks of them, which this sets, and the send's.
   Grid exchange(lane::SendReceive& body) const;
-  // All of an ExchangeMany in one grid: sets its `ends`.
+  // All of an ExchangeMany in one grid: sets the blocks of its chains and messages.
   template <int kMost>
   Grid exchange(lane::ExchangeMany<kMost>& body) const;
   int most_blocks() const { return static_cast<int>(max_blocks_); }
@@ -37,7 +37,7 @@ class Grids {
   Grid push(std::size_t bytes) const;
   Grid spread(std::size_t bytes) const;
   Grid lead(std::size_t bytes) const;
-  Grid share(std::span<const Grid> parts, std::span<std::int32_t> ends, int threads) const;
+  Grid share(std::span<const std::int64_t> wanted, std::span<lane::Chain> chains, int threads) const;
 
   std::size_t ll_max_;
   std::size_t block_bytes_;

@@ -6,6 +6,7 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/wire.hpp"
@@ -32,6 +33,10 @@ Value value_of(const std::string& bytes, const char* what) {
 }
 
 constexpr std::size_t kRelayBytes = std::size_t{1} << 20;  // of one request, for which the peer's mesh stands still
+
+constexpr double kMomentS = 0.01;                // that the mesh's thread waits for mappings to be let go
+constexpr std::uint64_t kSoonNs = 10'000'000;    // until an owner asks again whose peer still lets go of some
+constexpr std::uint64_t kLateNs = 1000'000'000;  // and one whose peer could not map its memory
 
 }  // namespace
 
@@ -85,7 +90,15 @@ std::string PeerMapping::map_for(int peer, const std::string& payload, Fd fd) {
     const auto known = imports_->mappings.find({peer, record.id});
     if (known != imports_->mappings.end()) return bytes_of(reinterpret_cast<std::uint64_t>(known->second->data()));
   }
-  std::shared_ptr<Mapping> mapping = device_->import_memory(record, std::move(fd));
+  const bool once = fd.valid();  // behind a descriptor there is no place that could be taken
+  std::shared_ptr<Mapping> mapping;
+  try {
+    mapping = device_->import_memory(record, std::move(fd));
+  } catch (const Error&) {
+    if (once || disposal_.finish(0)) throw;
+    if (!disposal_.finish(kMomentS)) return bytes_of(std::uint64_t{0});
+    mapping = device_->import_memory(record, Fd());
+  }
   const auto address = reinterpret_cast<std::uint64_t>(mapping->data());
   const std::lock_guard lock(mutex_);
   imports_->mappings[{peer, record.id}] = std::move(mapping);
@@ -127,29 +140,39 @@ std::optional<std::uint64_t> PeerMapping::export_to_peer(const void* address, st
   require(begin + bytes <= info.base + info.bytes, "the buffer of ", bytes, " B at ", address, " ends ",
           begin + bytes - (info.base + info.bytes), " B after its allocation of ", info.bytes, " B");
   const auto offset = static_cast<std::uint64_t>(begin - info.base);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = exported_.find({peer, info.base});
-    if (found != exported_.end() && found->second.id == info.id) {
-      counts_.hits += 1;
-      if (found->second.peer_base == 0) return std::nullopt;
-      return found->second.peer_base + offset;
-    }
-  }
-  forget_overlaps(info, peer);
+  if (const auto known = known_address(info, peer, offset)) return *known;
+  forget(exports_near(info, peer));
   ExportedMemory entry{info.base, info.bytes, info.id, 0, ""};
   try {
     entry.peer_base = offer(info, peer);
+    if (entry.peer_base == 0) {
+      entry.reason = concat("rank ", peer, " still lets go of freed memory that it had mapped at this place");
+      entry.again_ns = now_ns() + kSoonNs;
+    }
   } catch (const Error& error) {
     // A peer that has left maps nothing any more, but data that it sent before is still in the ring.
     if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::closed) throw;
     entry.reason = error.what();
+    if (error.code() == ErrorCode::unsupported) entry.again_ns = now_ns() + kLateNs;
   }
   const std::lock_guard lock(mutex_);
   counts_.misses += 1;
   if (entry.peer_base == 0) counts_.failures += 1;
   exported_[{peer, info.base}] = entry;
   if (entry.peer_base == 0) return std::nullopt;
+  return entry.peer_base + offset;
+}
+
+// The answer that is known already, if there is one.
+std::optional<std::optional<std::uint64_t>> PeerMapping::known_address(const MemoryInfo& info, int peer,
+                                                                       std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  const auto found = exported_.find({peer, info.base});
+  if (found == exported_.end() || found->second.id != info.id) return std::nullopt;
+  const ExportedMemory& entry = found->second;
+  if (entry.peer_base == 0 && entry.again_ns != 0 && now_ns() >= entry.again_ns) return std::nullopt;
+  counts_.hits += 1;
+  if (entry.peer_base == 0) return std::optional<std::uint64_t>();
   return entry.peer_base + offset;
 }
 
@@ -181,40 +204,40 @@ PeerMappingStatistics PeerMapping::statistics() {
   return out;
 }
 
-void PeerMapping::forget_overlaps(const MemoryInfo& info, int peer) {
-  std::vector<std::uint64_t> gone;
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto entry = exported_.begin(); entry != exported_.end();) {
-      const ExportedMemory& old = entry->second;
-      // A range of the same allocation that another thread has exported just now is in use.
-      const bool overlaps = old.base < info.base + info.bytes && info.base < old.base + old.bytes;
-      const bool stale = entry->first.first == peer && overlaps && old.id != info.id;
-      if (stale) gone.push_back(old.id);
-      if (stale) counts_.stale += 1;
-      entry = stale ? exported_.erase(entry) : std::next(entry);
-    }
-  }
-  for (const std::uint64_t id : gone) mesh_.notify(peer, "the end of a buffer", bytes_of(id));
+std::vector<PeerMapping::KnownExport> PeerMapping::known_exports() {
+  const std::lock_guard lock(mutex_);
+  std::vector<KnownExport> all;
+  for (const auto& [key, entry] : exported_) all.push_back({key.first, key.second, entry.id});
+  return all;
 }
 
-// The driver is asked without the mutex: sends wait for that one.
-void PeerMapping::sweep() {
-  std::vector<std::pair<std::pair<int, std::byte*>, std::uint64_t>> gone;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [key, entry] : exported_) gone.emplace_back(key, entry.id);
+// Those that overlap `info`, and those in the pages that the driver parts among small allocations: it maps them whole.
+std::vector<PeerMapping::KnownExport> PeerMapping::exports_near(const MemoryInfo& info, int peer) {
+  constexpr std::uintptr_t kPage = std::uintptr_t{2} << 20;
+  const auto begin = reinterpret_cast<std::uintptr_t>(info.base) & ~(kPage - 1);
+  const auto end = (reinterpret_cast<std::uintptr_t>(info.base) + info.bytes + kPage - 1) & ~(kPage - 1);
+  const std::lock_guard lock(mutex_);
+  std::vector<KnownExport> near;
+  auto entry = exported_.lower_bound({peer, reinterpret_cast<std::byte*>(begin)});
+  if (entry != exported_.begin()) --entry;  // it may reach into the first page
+  for (; entry != exported_.end() && entry->first <= std::pair(peer, reinterpret_cast<std::byte*>(end)); ++entry) {
+    if (entry->first.first == peer) near.push_back({peer, entry->first.second, entry->second.id});
   }
-  std::erase_if(gone, [&](const auto& one) { return device_->inspect(one.first.second).id == one.second; });
-  for (const auto& [key, id] : gone) {
+  return near;
+}
+
+// Those of them that this rank has freed. The driver is asked without the mutex: sends wait for that one.
+void PeerMapping::forget(std::vector<KnownExport> exports) {
+  std::erase_if(exports, [&](const KnownExport& one) { return device_->inspect(one.base).id == one.id; });
+  for (const KnownExport& gone : exports) {
     {
       const std::lock_guard lock(mutex_);
-      const auto entry = exported_.find(key);
-      if (entry == exported_.end() || entry->second.id != id) continue;  // another thread was faster
+      const auto entry = exported_.find({gone.peer, gone.base});
+      if (entry == exported_.end() || entry->second.id != gone.id) continue;  // another thread was faster
       exported_.erase(entry);
       counts_.stale += 1;
     }
-    mesh_.notify(key.first, "the end of a buffer", bytes_of(id));
+    mesh_.notify(gone.peer, "the end of a buffer", bytes_of(gone.id));
   }
 }
 

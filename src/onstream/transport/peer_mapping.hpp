@@ -4,6 +4,10 @@
 // Both remember. An allocation is known by its id, which is never reused, so memory freed and allocated again at the
 // same address is noticed: the old mapping is dropped on both sides.
 //
+// CUDA does not map an allocation of another process while one that was freed is still mapped at its place, and lets go
+// of that one only when the kernels that run have ended. So the owner tells the peer first which of its allocations
+// nearby are gone, the peer waits a moment for them, and an owner that was refused asks again later.
+//
 // Plain host memory belongs to nobody's list of allocations. There the owner asks the peer, once, to attach to the
 // whole process (device/kernel/remote_process.hpp); the peer tries it with a word that it knows, and answers with the
 // offset that it adds to addresses.
@@ -15,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 #include "onstream/device/export.hpp"
 
 #include "onstream/bootstrap/mesh/mesh.hpp"
@@ -50,7 +55,7 @@ class PeerMapping {
   std::string attach_story();
 
   // Tells peers to unmap memory that this rank has freed since it exported it. From the mesh's thread, now and then.
-  void sweep();
+  void sweep() { forget(known_exports()); }
 
   // Asks `peer` to map an allocation of ours, without remembering it here. Returns the peer's address of its base.
   std::uint64_t offer(const MemoryInfo& info, int peer);
@@ -73,6 +78,12 @@ class PeerMapping {
     std::uint64_t id;
     std::uint64_t peer_base;  // 0: the peer could not map it
     std::string reason;
+    std::uint64_t again_ns = 0;  // then it is asked again from this time on; 0: never
+  };
+  struct KnownExport {
+    int peer;
+    std::byte* base;
+    std::uint64_t id;
   };
   // A peer's word about this process's plain memory.
   struct Attached {
@@ -96,7 +107,10 @@ class PeerMapping {
   Attached attached(int peer);
   std::string relay_for(int peer, const std::string& payload);
   int ask_to_relay(int peer, CrossMemoryCopy what, int refusal);
-  void forget_overlaps(const MemoryInfo& info, int peer);
+  std::optional<std::optional<std::uint64_t>> known_address(const MemoryInfo& info, int peer, std::uint64_t offset);
+  std::vector<KnownExport> known_exports();
+  std::vector<KnownExport> exports_near(const MemoryInfo& info, int peer);
+  void forget(std::vector<KnownExport> exports);
 
   std::shared_ptr<Device> device_;
   Mesh& mesh_;

@@ -46,8 +46,7 @@ bool Exchange::send_piece(const lane::LaneView& lane, const void* source, std::s
   body.lane = lane;
   body.source = source;
   body.bytes = body.ring_max = body.offer_min = bytes;
-  body.small(kCaller);
-  return true;
+  return body.small(kCaller) == Status::ok;
 }
 
 // The signature, the next piece, or the announcement of a large message. True if anything was written.

@@ -88,7 +88,9 @@ struct alignas(64) Sending {
   std::uint64_t chunks = 0;    // staged chunks offered, ever
   std::uint64_t lock = 0;      // held by the wait that pushes (late.hpp)
   std::uint64_t busy = 0;      // host device: the thread that sends on this lane now (queue_lock.hpp)
+  std::uint64_t turn = 0;      // where the blocks of several messages meet (send_receive.hpp)
 };
+static_assert(sizeof(Sending) == 64);
 
 // Receiver's memory, the receiver's own.
 struct alignas(64) Receiving {
@@ -100,6 +102,7 @@ struct alignas(64) Receiving {
   std::uint64_t lock = 0;      // held by the wait that drains
   std::uint64_t chunks = 0;    // staged chunks fetched, ever
   std::uint64_t busy = 0;      // host device: the thread that receives on this lane now (queue_lock.hpp)
+  std::uint64_t turn = 0;      // where the blocks of several messages meet (send_receive.hpp)
 };
 
 // The message number that a posted op got. Device memory. Valid once `use` is the ticket's own: the wait may run on
