@@ -117,5 +117,15 @@ const Kernel& exchange_many_kernel() {
   static const Kernel kernel{"lane_exchange_many", nullptr, ONSTREAM_CUDA_ADDRESS(cuda_addresses().exchange_many)};
   return kernel;
 }
+const Kernel& exchange_few_small_kernel() {
+  static const Kernel kernel{"lane_exchange_few_small", nullptr,
+                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().exchange_few_small)};
+  return kernel;
+}
+const Kernel& exchange_many_small_kernel() {
+  static const Kernel kernel{"lane_exchange_many_small", nullptr,
+                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().exchange_many_small)};
+  return kernel;
+}
 
 }  // namespace onstream::lane

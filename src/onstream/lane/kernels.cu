@@ -23,7 +23,9 @@ LaneKernelAddresses cuda_addresses() {
           reinterpret_cast<const void*>(&cuda_entry<AwaitSendMany>),
           reinterpret_cast<const void*>(&cuda_entry<SendReceive>),
           reinterpret_cast<const void*>(&cuda_entry<ExchangeMany<kFew>>),
-          reinterpret_cast<const void*>(&cuda_entry<ExchangeMany<kMany>>)};
+          reinterpret_cast<const void*>(&cuda_entry<ExchangeMany<kMany>>),
+          reinterpret_cast<const void*>(&cuda_entry<ExchangeSmall<kFew>>),
+          reinterpret_cast<const void*>(&cuda_entry<ExchangeSmall<kMany>>)};
 }
 
 }  // namespace onstream::lane

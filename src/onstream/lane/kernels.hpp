@@ -19,9 +19,11 @@ const Kernel& reopen_kernel();
 const Kernel& await_receive_kernel();
 const Kernel& send_many_kernel();
 const Kernel& await_send_many_kernel();
-const Kernel& exchange_kernel();       // cuda only, as the next two and the spread ones
+const Kernel& exchange_kernel();       // cuda only, as the next four and the spread ones
 const Kernel& exchange_few_kernel();   // ExchangeMany<kFew>
 const Kernel& exchange_many_kernel();  // ExchangeMany<kMany>
+const Kernel& exchange_few_small_kernel();
+const Kernel& exchange_many_small_kernel();
 
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions, in the order above; kernels.cu.
@@ -43,6 +45,8 @@ struct LaneKernelAddresses {
   const void* exchange;
   const void* exchange_few;
   const void* exchange_many;
+  const void* exchange_few_small;
+  const void* exchange_many_small;
 };
 LaneKernelAddresses cuda_addresses();
 #endif

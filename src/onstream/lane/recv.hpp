@@ -146,15 +146,15 @@ struct Receive {
   template <class Group>
   ONSTREAM_BODY Status take(const Group& group) const {
     if (group.block() != 0) return help(group);
-    const auto [drained, head] = load_pair(group, &lane.receiving->drained);
-    const auto [number, returned] = load_pair(group, &lane.receiving->posted);
-    if (group.sync_or(drained != number)) return queue_up(group, number);
+    Counters now;
+    const bool waits = counters(group, now);
+    if (group.sync_or(!waits)) return queue_up(group, now.number);
     const bool large = capacity > offer_min;
-    if (large && peer_destination != 0) return take_offered(group, {number, head, returned});
+    if (large && peer_destination != 0) return take_offered(group, now);
     if (large && group.blocks() > 1) [[unlikely]]
-      return take_otherwise(group, {number, head, returned}, 0);
-    if (is_packed<Group>(capacity)) return take_packed(group, {number, head, returned});
-    return take_small(group, {number, head, returned});
+      return take_otherwise(group, now, 0);
+    if (is_packed<Group>(capacity)) return take_packed(group, now);
+    return take_small(group, now);
   }
 
   // As take_small(), by several blocks. A sender may push all the same, and is told where to.
@@ -219,17 +219,24 @@ struct Receive {
     return conclude(group, now, {now.number + 1, now.head + units_for(capacity), now.returned}, status, {wanted, 0});
   }
 
- private:
   struct Counters {
     std::uint64_t number;
     std::uint64_t head;
     std::uint64_t returned;
   };
-
-  // One block. Takes a message of just the expected size from the ring. Everything that does not depend on it is
-  // computed before it comes.
+  // One thread's look at them. False: receives posted before are not taken yet.
   template <class Group>
-  ONSTREAM_BODY Status take_small(const Group& group, const Counters& now) const {
+  ONSTREAM_BODY bool counters(const Group& group, Counters& now) const {
+    const auto [drained, head] = load_pair(group, &lane.receiving->drained);
+    const auto [number, returned] = load_pair(group, &lane.receiving->posted);
+    now = {number, head, returned};
+    return drained == number;
+  }
+
+  // One block. Takes a message of just the expected size from the ring; `now` become the counters behind it. Everything
+  // that does not depend on it is computed before it comes.
+  template <class Group>
+  ONSTREAM_BODY Status take_small(const Group& group, Counters& now) const {
     const auto size = static_cast<std::uint32_t>(group.size());
     const std::uint32_t line = static_cast<std::uint32_t>(group.rank()) + 1;
     const auto end = static_cast<std::uint32_t>(lines_for(capacity));
@@ -257,11 +264,18 @@ struct Receive {
       }
     }
     status = agree(group, status);
-    if (status == Status::ok && (!exact || more)) [[unlikely]]
-      return take_otherwise(group, now, 0);
-    return conclude(group, now, then, status, {wanted, 0});
+    if (status == Status::ok && (!exact || more)) [[unlikely]] {
+      status = take_otherwise(group, now, 0);
+      group.sync();
+      (void)counters(group, now);
+      return status;
+    }
+    const Counters was = now;
+    now = then;
+    return conclude(group, was, then, status, {wanted, 0});
   }
 
+ private:
   // Takes such a message where it is packed.
   template <class Group>
   ONSTREAM_BODY Status take_packed(const Group& group, const Counters& now) const {

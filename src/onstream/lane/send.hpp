@@ -136,6 +136,48 @@ struct Send {
     return status;
   }
 
+  // As through_ring(), where the lane's counters are known; `consumed` may be old.
+  template <class Group>
+  ONSTREAM_BODY Status through_ring_at(const Group& group, std::uint64_t head, std::uint64_t number,
+                                       std::uint64_t consumed) const {
+    const auto size = static_cast<std::uint32_t>(group.size());
+    const auto units = static_cast<std::uint32_t>(units_for(bytes));
+    const std::uint32_t lines = units * kUnitLines;
+    const Payload payload(source, bytes);
+    auto line = static_cast<std::uint32_t>(group.rank());
+    const std::uint64_t value = line == 0 ? header_word(Header::data, bytes) : payload.at(line - 1);
+    std::uint64_t values[kLinesInFlight];
+    if (lines > size) load_lines(values, payload, line + size, size, lines);
+    Status status = Status::ok;
+    if (!has_room(head, units, consumed)) [[unlikely]]
+      status = wait_for_room(group, head, units);
+    if (status == Status::ok && line < lines) {
+      const Stretch stretch(lane, head);
+      const auto store = [&](std::uint32_t at, std::uint64_t data) {
+        const LinePlace place = stretch.at(at);
+        group.store_line(lane.peer_ring + place.index, flag_line(data, place.flag));
+      };
+      const std::uint32_t first = line;
+      if constexpr (!Group::kStoresInOrder) store(first, value);
+      for (line += size; line < lines;) {
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * size < lines) store(line + k * size, values[k]);
+        }
+        line += kLinesInFlight * size;
+        if (line < lines) load_lines(values, payload, line, size, lines);
+      }
+      if constexpr (Group::kStoresInOrder) store(first, value);  // packed.hpp
+    }
+    status = agree(group, status);
+    if (group.rank() != 0) return status;
+    if (status != Status::ok) [[unlikely]]
+      return fail(group, status, number);
+    store_pair(group, &lane.sending->head, head + units, number + 1);
+    settle(group, ticket, Status::ok, bytes);
+    return Status::ok;
+  }
+
   // As through_ring(), by several blocks.
   template <class Group>
   ONSTREAM_BODY Status through_ring_spread(const Group& group) const {
@@ -200,10 +242,6 @@ struct Send {
     return group.sync_or(here);
   }
 
- protected:
-  ONSTREAM_BODY bool has_room(std::uint64_t head, std::uint64_t units, std::uint64_t credit) const {
-    return head + units - credit <= std::uint64_t{1} << lane.ring_shift;
-  }
   // Units consumed. LL lines need no order with it; a packed message must not overwrite units before the receiver has
   // read them.
   template <class Group>
@@ -211,6 +249,11 @@ struct Send {
     const std::uint64_t* consumed = &lane.returned->credit;
     return Group::kStoresInOrder ? group.load_acquire(consumed)
                                  : group.load_relaxed(consumed);  // pairs with give_credit
+  }
+
+ protected:
+  ONSTREAM_BODY bool has_room(std::uint64_t head, std::uint64_t units, std::uint64_t credit) const {
+    return head + units - credit <= std::uint64_t{1} << lane.ring_shift;
   }
   template <class Group>
   ONSTREAM_BODY Status wait_for_room(const Group& group, std::uint64_t head, std::uint64_t units) const {
@@ -241,43 +284,7 @@ struct Send {
       if (is_packed<Group>(bytes)) return through_ring_packed(group);
     }
     const auto [head, number] = load_pair(group, &lane.sending->head);
-    const std::uint64_t consumed = credit(group);
-    const auto size = static_cast<std::uint32_t>(group.size());
-    const auto units = static_cast<std::uint32_t>(units_for(bytes));
-    const std::uint32_t lines = units * kUnitLines;
-    const Payload payload(source, bytes);
-    auto line = static_cast<std::uint32_t>(group.rank());
-    const std::uint64_t value = line == 0 ? header_word(Header::data, bytes) : payload.at(line - 1);
-    std::uint64_t values[kLinesInFlight];
-    if (lines > size) load_lines(values, payload, line + size, size, lines);
-    Status status = Status::ok;
-    if (!has_room(head, units, consumed)) [[unlikely]]
-      status = wait_for_room(group, head, units);
-    if (status == Status::ok && line < lines) {
-      const Stretch stretch(lane, head);
-      const auto store = [&](std::uint32_t at, std::uint64_t data) {
-        const LinePlace place = stretch.at(at);
-        group.store_line(lane.peer_ring + place.index, flag_line(data, place.flag));
-      };
-      const std::uint32_t first = line;
-      if constexpr (!Group::kStoresInOrder) store(first, value);
-      for (line += size; line < lines;) {
-        ONSTREAM_UNROLL
-        for (int k = 0; k < kLinesInFlight; ++k) {
-          if (line + k * size < lines) store(line + k * size, values[k]);
-        }
-        line += kLinesInFlight * size;
-        if (line < lines) load_lines(values, payload, line, size, lines);
-      }
-      if constexpr (Group::kStoresInOrder) store(first, value);  // packed.hpp
-    }
-    status = agree(group, status);
-    if (group.rank() != 0) return status;
-    if (status != Status::ok) [[unlikely]]
-      return fail(group, status, number);
-    store_pair(group, &lane.sending->head, head + units, number + 1);
-    settle(group, ticket, Status::ok, bytes);
-    return Status::ok;
+    return through_ring_at(group, head, number, credit(group));
   }
 
   template <class Group>

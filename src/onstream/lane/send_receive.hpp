@@ -118,12 +118,11 @@ struct ExchangeMany {
   template <class Group, class Message>
   ONSTREAM_CALL static void go_on(const SubGrid<Group>& chain, const Message* messages, const std::int16_t* blocks,
                                   int done, int end, Status status) {
-    for (; done + 1 < end; ++done) {
-      if (chain.sync_or(loses_lane(status))) return;
-      if (meet(chain, messages[done].wait, turn_of(messages[done])) != Status::ok) return;
-      const SubGrid<Group> some = chain.first(blocks[done + 1]);
-      status = Status::ok;
-      if (some.block() < some.blocks()) status = run(messages[done + 1], some);
+    while (++done < end) {
+      const Message next = messages[done];  // in one trip, while the block may still wait for the last one
+      if (chain.sync_or(loses_lane(status)) || meet(chain, next.wait, turn_of(next)) != Status::ok) return;
+      const SubGrid<Group> some = chain.first(blocks[done]);
+      status = some.block() < some.blocks() ? run(next, some) : Status::ok;
     }
   }
   template <class Group>
@@ -136,6 +135,57 @@ struct ExchangeMany {
   }
   ONSTREAM_BODY static std::uint64_t* turn_of(const Receive& message) { return &message.lane.receiving->turn; }
   ONSTREAM_BODY static std::uint64_t* turn_of(const Send& message) { return &message.lane.sending->turn; }
+};
+
+// The same where all messages are small: they travel in the ring, by one block each, and the counters of a lane go from
+// message to message in registers. A kernel of its own, as a GPU starts a short one faster.
+template <int kMost>
+struct ExchangeSmall : ExchangeMany<kMost> {
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    const int own = group.block();
+    const SubGrid<Group> block(group, own, 1);
+    const int begin = own == 0 || own == this->receiving ? 0 : this->chains[own - 1].messages;
+    const int end = this->chains[own].messages;
+    if (own < this->receiving) {
+      take_all(block, begin, end);
+    } else {
+      send_all(block, begin, end);
+    }
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_BODY void take_all(const Group& group, int begin, int end) const {
+    Receive::Counters now;
+    const bool behind = !this->receive[begin].counters(group, now);
+    if (group.sync_or(behind)) [[unlikely]]
+      return take_behind(group, begin, end);
+    for (int i = begin; i < end; ++i) {
+      const Status status = this->receive[i].take_small(group, now);
+      if (i + 1 < end && group.sync_or(loses_lane(status))) return;
+    }
+  }
+  // Behind posted receives.
+  template <class Group>
+  ONSTREAM_CALL void take_behind(const Group& group, int begin, int end) const {
+    for (int i = begin; i < end; ++i) {
+      if (group.sync_or(loses_lane(this->receive[i].take(group)))) return;
+    }
+  }
+  template <class Group>
+  ONSTREAM_BODY void send_all(const Group& group, int begin, int end) const {
+    const LaneView& lane = this->send[begin].lane;
+    const auto [first, counted] = load_pair(group, &lane.sending->head);
+    const std::uint64_t consumed = this->send[begin].credit(group);
+    std::uint64_t head = first;
+    std::uint64_t number = counted;
+    for (int i = begin; i < end; ++i, ++number) {
+      const Status status = this->send[i].through_ring_at(group, head, number, consumed);
+      if (i + 1 < end && group.sync_or(loses_lane(status))) return;
+      head += units_for(this->send[i].bytes);
+    }
+  }
 };
 
 constexpr int kFew = 3;   // all others of four ranks; larger arguments take longer to come

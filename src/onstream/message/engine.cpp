@@ -77,13 +77,27 @@ MessageEngine::~MessageEngine() {
 // Before any rank can wait for another.
 void MessageEngine::load_kernels() {
   using Way = lane::Send::SendWay;
-  for (const Kernel* kernel :
-       {&lane::send_kernel(Way::small), &lane::send_kernel(Way::spread), &lane::send_kernel(Way::direct),
-        &lane::send_kernel(Way::posted), &lane::await_send_kernel(), &lane::await_large_send_kernel(),
-        &lane::receive_kernel(), &lane::receive_spread_kernel(), &lane::post_kernel(), &lane::await_receive_kernel(),
-        &lane::deliver_kernel(), &lane::reopen_kernel(), &lane::send_many_kernel(), &lane::await_send_many_kernel(),
-        &lane::exchange_kernel(), &lane::exchange_few_kernel(), &lane::exchange_many_kernel(), &plan::kernel(),
-        &plan::brief_kernel()}) {
+  for (const Kernel* kernel : {&lane::send_kernel(Way::small),
+                               &lane::send_kernel(Way::spread),
+                               &lane::send_kernel(Way::direct),
+                               &lane::send_kernel(Way::posted),
+                               &lane::await_send_kernel(),
+                               &lane::await_large_send_kernel(),
+                               &lane::receive_kernel(),
+                               &lane::receive_spread_kernel(),
+                               &lane::post_kernel(),
+                               &lane::await_receive_kernel(),
+                               &lane::deliver_kernel(),
+                               &lane::reopen_kernel(),
+                               &lane::send_many_kernel(),
+                               &lane::await_send_many_kernel(),
+                               &lane::exchange_kernel(),
+                               &lane::exchange_few_kernel(),
+                               &lane::exchange_many_kernel(),
+                               &lane::exchange_few_small_kernel(),
+                               &lane::exchange_many_small_kernel(),
+                               &plan::kernel(),
+                               &plan::brief_kernel()}) {
     device_->load(*kernel);
   }
 }

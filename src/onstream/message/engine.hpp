@@ -167,7 +167,7 @@ class MessageEngine {
   std::vector<RecvRoute> route_receives(std::span<const Incoming> messages);  // posted ones
   void require_room(const char* what, std::span<const Incoming> messages, Stream stream);
   template <int kMost>
-  bool side_by_side(const Kernel& kernel, std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
+  bool side_by_side(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
 
   // --- on_host.cpp ---
   void isend_by(SendRoute route, const std::shared_ptr<Request>& request, const Outgoing& message);

@@ -2,7 +2,7 @@
 // after each other, else all posted, the receives first, and waited for.
 #include <algorithm>
 #include <array>
-#include <tuple>
+#include <utility>
 
 #include "onstream/lane/kernels.hpp"
 #include "onstream/lane/send_receive.hpp"
@@ -21,10 +21,19 @@ bool share_a_lane(const Message& one, const Message& other) {
 template <std::size_t kMost, class Message>
 std::array<const Message*, kMost> by_lane(std::span<const Message> messages) {
   std::array<const Message*, kMost> sorted{};
-  std::ranges::transform(messages, sorted.begin(), [](const Message& one) { return &one; });
-  const auto key = [](const Message* one) { return std::tuple(one->peer, one->options.tag, one); };
-  std::ranges::sort(std::span(sorted).first(messages.size()), {}, key);
+  const auto queue = [](const Message& one) { return std::pair(one.peer, one.options.tag); };
+  for (std::size_t count = 0; count < messages.size(); ++count) {
+    std::size_t place = count;
+    for (; place > 0 && queue(messages[count]) < queue(*sorted[place - 1]); --place) sorted[place] = sorted[place - 1];
+    sorted[place] = &messages[count];
+  }
   return sorted;
+}
+
+template <int kMost>
+const Kernel& kernel_of(bool small) {
+  if constexpr (kMost == lane::kFew) return small ? lane::exchange_few_small_kernel() : lane::exchange_few_kernel();
+  return small ? lane::exchange_many_small_kernel() : lane::exchange_many_kernel();
 }
 
 // Adds the chains of messages that are sorted by lane. Returns how many.
@@ -49,8 +58,8 @@ void MessageEngine::exchange(std::span<const Outgoing> out, std::span<const Inco
   const std::size_t most = std::max(out.size(), in.size());
   const bool fits =
       !on_host_ && out.size() + in.size() <= static_cast<std::size_t>(grids_.most_blocks()) && most <= lane::kMany;
-  if (fits && most <= lane::kFew && side_by_side<lane::kFew>(lane::exchange_few_kernel(), out, in, stream)) return;
-  if (fits && most > lane::kFew && side_by_side<lane::kMany>(lane::exchange_many_kernel(), out, in, stream)) return;
+  if (fits && most <= lane::kFew && side_by_side<lane::kFew>(out, in, stream)) return;
+  if (fits && most > lane::kFew && side_by_side<lane::kMany>(out, in, stream)) return;
   // All refusals come before anything is posted.
   const std::vector<SendRoute> to = route_sends(out);
   const std::vector<RecvRoute> from = route_receives(in);
@@ -98,22 +107,24 @@ void MessageEngine::require_room(const char* what, std::span<const Incoming> mes
 
 // False if it takes more than one kernel, as the pair of a sendrecv.
 template <int kMost>
-bool MessageEngine::side_by_side(const Kernel& kernel, std::span<const Outgoing> out, std::span<const Incoming> in,
-                                 Stream stream) {
+bool MessageEngine::side_by_side(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream) {
   const auto sorted_out = by_lane<kMost>(out);
   const auto sorted_in = by_lane<kMost>(in);
   std::array<SendRoute, kMost> to;
   std::array<RecvRoute, kMost> from;
   bool copies = false;
+  bool small = true;
   const auto ring =
       kMost > lane::kFew ? Router::RingUse::by_one_block : Router::RingUse::through;  // each has few blocks
   for (std::size_t i = 0; i < out.size(); ++i) {
     to[i] = route_send(*sorted_out[i], lane::Completion::ordered, ring);
     copies = copies || to[i].copy_first;
+    small = small && !to[i].spread && sorted_out[i]->bytes <= to[i].ring_max;
   }
   for (std::size_t i = 0; i < in.size(); ++i) {
     from[i] = route_recv(*sorted_in[i], lane::Completion::ordered, ring);
     copies = copies || from[i].bounce != nullptr;
+    small = small && !from[i].spread && sorted_in[i]->bytes <= from[i].offer_min;
   }
   if (copies) {
     for (SendRoute& route : to) {
@@ -143,7 +154,7 @@ bool MessageEngine::side_by_side(const Kernel& kernel, std::span<const Outgoing>
     if (to[i].prefetch) prefetch(source, bytes, stream);
   }
   const Grid grid = grids_.exchange(body);
-  launch(*device_, kernel, body, grid, stream);
+  launch(*device_, kernel_of<kMost>(small), body, grid, stream);
   for (std::size_t i = 0; i < out.size(); ++i) {
     leases[i].give_back(stream);
     if (to[i].bounce != nullptr) bounces_->give_back(std::move(to[i].bounce), stream);

@@ -147,13 +147,19 @@ std::optional<std::uint64_t> PeerMapping::export_to_peer(const void* address, st
     entry.peer_base = offer(info, peer);
     if (entry.peer_base == 0) {
       entry.reason = concat("rank ", peer, " still lets go of freed memory that it had mapped at this place");
+      log(LogLevel::info, "a buffer of ", human_bytes(info.bytes), " is staged for now: ", entry.reason);
       entry.again_ns = now_ns() + kSoonNs;
     }
   } catch (const Error& error) {
     // A peer that has left maps nothing any more, but data that it sent before is still in the ring.
     if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::closed) throw;
     entry.reason = error.what();
-    if (error.code() == ErrorCode::unsupported) entry.again_ns = now_ns() + kLateNs;
+    if (error.code() == ErrorCode::unsupported) {
+      entry.again_ns = now_ns() + kLateNs;
+      log_once(LogLevel::warn, concat("reach.unmapped.", peer), "rank ", peer, " cannot map ", human_bytes(info.bytes),
+               " of this rank's ", name_of(info.kind), " memory: ", error.what(),
+               "; what does not fit a tag's ring is copied once or twice more");
+    }
   }
   const std::lock_guard lock(mutex_);
   counts_.misses += 1;
