@@ -6,7 +6,6 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,29 +13,17 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
+
+#include "measuring.hpp"
 
 namespace programs {
 
-inline void ok(cudaError_t error, const char* call) {
-  if (error != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(error));
-}
 inline void ok(ncclResult_t result, const char* call) {
   if (result != ncclSuccess && result != ncclInProgress) {
     throw std::runtime_error(std::string(call) + ": " + ncclGetErrorString(result) + ": " + ncclGetLastError(nullptr));
   }
 }
 #define OK(call) ::programs::ok(call, #call)
-
-inline double now_us() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double, std::micro>(now).count();
-}
-
-inline double median_of(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  return samples.at(samples.size() / 2);
-}
 
 inline int number_of(const char* name, const char* other) {
   const char* text = std::getenv(name);
@@ -84,17 +71,5 @@ struct Ranks {
     OK(cudaStreamSynchronize(stream));
   }
 };
-
-// main() of such a program: `run(arguments)`, with errors told in one line.
-template <class Run>
-int main_of(const char* name, int argc, char** argv, const Run& run) {
-  try {
-    run(std::vector<std::string>(argv + 1, argv + argc));
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", name, error.what());
-    return 1;
-  }
-}
 
 }  // namespace programs

@@ -357,6 +357,31 @@ def am_command(
     _finish(am.measure(settings, say=_say), json_file, html)
 
 
+@bench_app.command("programs")
+def programs_command(
+    device: DeviceOption = "host",
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Processes, a GPU each.")] = 2,
+    rounds: Rounds = 3,
+    vs: Annotated[str, typer.Option(help="Peers in the same run: nccl; auto: where there are GPUs; none.")] = "auto",
+    quick: Quick = False,
+    limit_s: Limit = 120.0,
+    json_file: Json = None,
+    html: Tables = None,
+) -> None:
+    """Times whole programs, with onstream and with NCCL in its place; lists first the rows that NCCL wins."""
+    from . import applications
+
+    settings = applications.Settings(
+        device=device,
+        ranks=ranks,
+        vs=applications.names_from(vs, device),
+        rounds=1 if quick else rounds,
+        quick=quick,
+        limit_s=limit_s,
+    )
+    _finish(applications.measure(settings, say=_say), json_file, html)
+
+
 @bench_app.command("collective")
 def collective_command(
     device: DeviceOption = "host",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import am, bars, collective, one_sided, paths, startup, upc
+from . import am, applications, bars, collective, one_sided, paths, startup, upc
 from .cases import MIB
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
@@ -313,4 +313,5 @@ KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "collective": _collective,
     "am": _am,
     "upc": _upc,
+    "programs": lambda result: list(applications.lines_of(result)),
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from . import am, collective, one_sided, paths, upc
+from . import am, applications, collective, one_sided, paths, upc
 from .cases import RINGS
 from .lines import (
     changes_of,
@@ -420,6 +420,17 @@ def _one_sided(result: dict[str, Any]) -> Iterator[str]:
     yield f"<article>{_table(head, body, words=4)}</article></section>"
 
 
+def _programs(result: dict[str, Any]) -> Iterator[str]:
+    names = applications.names_of(result)
+    yield (
+        f"<section><h2>Programs</h2><p>{html.escape(result['device'])}, {result['ranks']} processes; medians of starts that "
+        "alternate. Rows in which the peer is faster come first.</p>"
+    )
+    head = ["program", "case", "size", "figure", *names, "ratio"]
+    body = [applications.cells_of(row, names) for row in result["rows"]]
+    yield f"<article>{_table(head, body, words=4)}</article></section>"
+
+
 def _am(result: dict[str, Any]) -> Iterator[str]:
     yield (
         f"<section><h2>Registered buffers</h2><p>{html.escape(result['device'])}; the host waits. A put one way, half of a "
@@ -540,5 +551,6 @@ SECTIONS = {
     "one_sided": _one_sided,
     "collective": _collectives,
     "am": _am,
+    "programs": _programs,
     "upc": _upc,
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <shared_mutex>
+#include <thread>
 #include <vector>
 
 #include "onstream/base/clock.hpp"
@@ -34,9 +36,11 @@ Value value_of(const std::string& bytes, const char* what) {
 
 constexpr std::size_t kRelayBytes = std::size_t{1} << 20;  // of one request, for which the peer's mesh stands still
 
-constexpr double kMomentS = 0.01;                // that the mesh's thread waits for mappings to be let go
-constexpr std::uint64_t kSoonNs = 10'000'000;    // until an owner asks again whose peer still lets go of some
-constexpr std::uint64_t kLateNs = 1000'000'000;  // and one whose peer could not map its memory
+constexpr double kMomentS = 0.01;  // that the mesh's thread waits for mappings to be let go
+constexpr auto kBetweenTries = std::chrono::microseconds(100);
+// Until an owner asks again whose peer still lets go of some, at first and at most; later each time.
+constexpr std::uint64_t kSoonNs = 10'000'000;
+constexpr std::uint64_t kLateNs = 1000'000'000;
 
 }  // namespace
 
@@ -90,19 +94,25 @@ std::string PeerMapping::map_for(int peer, const std::string& payload, Fd fd) {
     const auto known = imports_->mappings.find({peer, record.id});
     if (known != imports_->mappings.end()) return bytes_of(reinterpret_cast<std::uint64_t>(known->second->data()));
   }
-  const bool once = fd.valid();  // behind a descriptor there is no place that could be taken
-  std::shared_ptr<Mapping> mapping;
-  try {
-    mapping = device_->import_memory(record, std::move(fd));
-  } catch (const Error&) {
-    if (once || disposal_.finish(0)) throw;
-    if (!disposal_.finish(kMomentS)) return bytes_of(std::uint64_t{0});
-    mapping = device_->import_memory(record, Fd());
-  }
+  std::shared_ptr<Mapping> mapping = import_soon(record, std::move(fd));
+  if (mapping == nullptr) return bytes_of(std::uint64_t{0});
   const auto address = reinterpret_cast<std::uint64_t>(mapping->data());
   const std::lock_guard lock(mutex_);
   imports_->mappings[{peer, record.id}] = std::move(mapping);
   return bytes_of(address);
+}
+
+// Null if the place is taken for longer than a moment.
+std::shared_ptr<Mapping> PeerMapping::import_soon(const ExportRecord& record, Fd fd) {
+  const bool once = fd.valid();  // behind a descriptor there is no place that could be taken
+  for (const Deadline moment(kMomentS); !moment.passed(); std::this_thread::sleep_for(kBetweenTries)) {
+    try {
+      return device_->import_memory(record, std::move(fd));
+    } catch (const Error& error) {
+      if (once || error.code() != ErrorCode::system) throw;
+    }
+  }
+  return nullptr;
 }
 
 std::uint64_t PeerMapping::offer(const MemoryInfo& info, int peer) {
@@ -145,17 +155,12 @@ std::optional<std::uint64_t> PeerMapping::export_to_peer(const void* address, st
   ExportedMemory entry{info.base, info.bytes, info.id, 0, ""};
   try {
     entry.peer_base = offer(info, peer);
-    if (entry.peer_base == 0) {
-      entry.reason = concat("rank ", peer, " still lets go of freed memory that it had mapped at this place");
-      log(LogLevel::info, "a buffer of ", human_bytes(info.bytes), " is staged for now: ", entry.reason);
-      entry.again_ns = now_ns() + kSoonNs;
-    }
+    if (entry.peer_base == 0) ask_again_later(entry, peer);
   } catch (const Error& error) {
     // A peer that has left maps nothing any more, but data that it sent before is still in the ring.
     if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::closed) throw;
     entry.reason = error.what();
     if (error.code() == ErrorCode::unsupported) {
-      entry.again_ns = now_ns() + kLateNs;
       log_once(LogLevel::warn, concat("reach.unmapped.", peer), "rank ", peer, " cannot map ", human_bytes(info.bytes),
                " of this rank's ", name_of(info.kind), " memory: ", error.what(),
                "; what does not fit a tag's ring is copied once or twice more");
@@ -167,6 +172,16 @@ std::optional<std::uint64_t> PeerMapping::export_to_peer(const void* address, st
   exported_[{peer, info.base}] = entry;
   if (entry.peer_base == 0) return std::nullopt;
   return entry.peer_base + offset;
+}
+
+void PeerMapping::ask_again_later(ExportedMemory& entry, int peer) {
+  entry.reason = concat("rank ", peer, " still lets go of freed memory that it had mapped at this place");
+  log(LogLevel::info, "a buffer of ", human_bytes(entry.bytes), " is staged for now: ", entry.reason);
+  const std::lock_guard lock(mutex_);
+  const auto before = exported_.find({peer, entry.base});
+  const bool again = before != exported_.end() && before->second.id == entry.id;
+  entry.patience_ns = again ? std::min(2 * before->second.patience_ns, kLateNs) : kSoonNs;
+  entry.again_ns = now_ns() + entry.patience_ns;
 }
 
 // The answer that is known already, if there is one.

@@ -79,6 +79,7 @@ class PeerMapping {
     std::uint64_t peer_base;  // 0: the peer could not map it
     std::string reason;
     std::uint64_t again_ns = 0;  // then it is asked again from this time on; 0: never
+    std::uint64_t patience_ns = 0;
   };
   struct KnownExport {
     int peer;
@@ -101,6 +102,8 @@ class PeerMapping {
     std::map<int, std::shared_ptr<Attachment>> attachments;                      // to the processes of peers that asked
   };
   std::string map_for(int peer, const std::string& payload, Fd fd);
+  std::shared_ptr<Mapping> import_soon(const ExportRecord& record, Fd fd);
+  void ask_again_later(ExportedMemory& entry, int peer);
   std::optional<std::uint64_t> refuse(const MemoryInfo& info);
   std::string attach_for(int peer, const std::string& payload);
   Attached ask_to_attach(int peer);

@@ -213,8 +213,11 @@ class IpcMapping final : public Mapping {
     const cudaError_t result = cudaIpcOpenMemHandle(&address_, handle, cudaIpcMemLazyEnablePeerAccess);
     if (result != cudaSuccess) {
       forget_error();
-      fail(ErrorCode::unsupported, "GPU ", gpu.ordinal(), " cannot map ", human_bytes(record.bytes), " of process ",
-           record.pid, ", its GPU ", record.device_index, " (CUDA IPC): ", text_of(result));
+      // An allocation that was freed is still mapped at its place, or was until just now.
+      const bool taken = result == cudaErrorAlreadyMapped;
+      fail(taken ? ErrorCode::system : ErrorCode::unsupported, "GPU ", gpu.ordinal(), " cannot map ",
+           human_bytes(record.bytes), " of process ", record.pid, ", its GPU ", record.device_index,
+           " (CUDA IPC): ", text_of(result));
     }
   }
   ~IpcMapping() override {
