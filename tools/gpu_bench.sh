@@ -16,6 +16,7 @@
 #   collective-peers  the same beside NVSHMEM and PyTorch's symmetric memory too; only if PARTS asks for it
 #   upc               UPC's calls on device memory, against copies and barriers
 #   paths             size by path
+#   programs          whole programs, with onstream and with NCCL in its place
 #   sweep             1 B to 1 GiB with the peers, for the plots; only if there is time for it
 # At the end a short table shows the bars and the figures reached. A part that fails, or for which no time is left, is
 # named at the end and does not stop the others. Needs two GPUs and no network. Variables: BUILD (build folder),
@@ -110,6 +111,7 @@ run_part() {
       ;;
     upc) part upc 40 upc ${quick[@]+"${quick[@]}"} ;;
     paths) part paths 100 paths --limit-s 90 ${quick[@]+"${quick[@]}"} ;;
+    programs) part programs 90 programs --vs "$grouping" --rounds "$rounds" ${quick[@]+"${quick[@]}"} ;;
     sweep)
       if (($(left_s) < sweep_s)); then
         printf '== sweep is left out: %s s are left, and it needs %s\n' "$(left_s)" "$sweep_s"
@@ -118,7 +120,7 @@ run_part() {
       start_s=$(left_s)
       message sweep "$(left_s)" --sizes sweep --modes ping-pong,pipelined,ring,ring-plan --submissions eager,captured
       ;;
-    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, am, collective, collective-peers, upc, paths, sweep" ;;
+    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, am, collective, collective-peers, upc, paths, programs, sweep" ;;
   esac
 }
 
@@ -133,7 +135,7 @@ if [[ ! -x .venv/bin/onstream || ! -x $build/bench/bench_message ]]; then
 fi
 
 began=$SECONDS
-parts=${PARTS-headline headline-all startup aggregation ping-kernel-pong one_sided am collective upc paths sweep}
+parts=${PARTS-headline programs headline-all startup aggregation ping-kernel-pong one_sided am collective upc paths sweep}
 [[ ${FAST:-0} == 1 ]] && parts=headline
 for name in $parts; do
   run_part "$name"

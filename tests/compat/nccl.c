@@ -445,10 +445,15 @@ static void captured_work_is_replayed(struct ranked* me) {
   unsigned char* data = take(COUNT * sizeof(double));
   unsigned char* sum = take(COUNT * sizeof(double));
   unsigned char* in = take(2 * COUNT * sizeof(double));
+  unsigned char* cleared = take(COUNT * sizeof(double));
   cudaGraph_t graph;
   cudaGraphExec_t ready;
+  cudaEvent_t passed;
   int i, replay;
+  CUDA_OK(cudaEventCreateWithFlags(&passed, cudaEventDisableTiming));
   CUDA_OK(cudaStreamBeginCapture(me->stream, cudaStreamCaptureModeThreadLocal));
+  CUDA_OK(cudaMemsetAsync(cleared, 0, COUNT * sizeof(double), me->stream));
+  CUDA_OK(cudaEventRecord(passed, me->stream));
   OK(ncclAllReduce(data, sum, COUNT, ncclDouble, ncclSum, me->comm, me->stream));
   OK(ncclGroupStart());
   OK(ncclSend(data, COUNT, ncclDouble, next, me->comm, me->stream));
@@ -465,6 +470,7 @@ static void captured_work_is_replayed(struct ranked* me) {
   for (replay = 0; replay < REPLAYS; ++replay) {
     for (i = 0; i < COUNT; ++i) values[i] = me->rank * 1000 + replay * 10 + i;
     load(data, values, COUNT * sizeof(double));
+    load(cleared, values, COUNT * sizeof(double));
     CUDA_OK(cudaGraphLaunch(ready, me->stream));
     finish(me);
     for (i = 0; i < COUNT; ++i) values[i] = previous * 1000 + replay * 10 + i;
@@ -472,13 +478,17 @@ static void captured_work_is_replayed(struct ranked* me) {
     CHECK(holds(in + COUNT * sizeof(double), values, COUNT * sizeof(double)));
     for (i = 0; i < COUNT; ++i) values[i] = me->size * (replay * 10 + i) + 500.0 * me->size * (me->size - 1);
     CHECK(holds(sum, values, COUNT * sizeof(double)));
+    memset(values, 0, COUNT * sizeof(double));
+    CHECK(holds(cleared, values, COUNT * sizeof(double)));
   }
+  CUDA_OK(cudaEventDestroy(passed));
   CUDA_OK(cudaGraphExecDestroy(ready));
   CUDA_OK(cudaGraphDestroy(graph));
   free(values);
   drop(data);
   drop(sum);
   drop(in);
+  drop(cleared);
 }
 
 /* --- communicators --- */

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from . import environment, peers, programs
 from .cases import KIB, MIB, SIZES
-from .peers import PeerMissing
+from .mpi import PeerMissing
 from .programs import Program
 from .progress import Say
 from .results import preamble

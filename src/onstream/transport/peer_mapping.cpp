@@ -168,7 +168,7 @@ std::optional<std::uint64_t> PeerMapping::export_to_peer(const void* address, st
   }
   const std::lock_guard lock(mutex_);
   counts_.misses += 1;
-  if (entry.peer_base == 0) counts_.failures += 1;
+  if (entry.peer_base == 0 && entry.again_ns == 0) counts_.failures += 1;
   exported_[{peer, info.base}] = entry;
   if (entry.peer_base == 0) return std::nullopt;
   return entry.peer_base + offset;
