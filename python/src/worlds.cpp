@@ -218,9 +218,20 @@ void synchronize(PyWorld& self, nb::handle stream) {
 void barrier(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
   const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
-  if (!choice.stream) return run_together(self.state(), "barrier", [world] { world->barrier(); });
+  const bool one_host = world->fabric()->network() == nullptr;
+  if (!choice.stream && !one_host) return run_together(self.state(), "barrier", [world] { world->barrier(); });
+  if (!choice.stream) {
+    const BlockingCall blocking(self.state());
+    interruptible(
+        [&] {
+          world->barrier();
+          return true;
+        },
+        [&] { abort_interrupted(*world, "barrier"); });
+    return;
+  }
   world->fabric()->check([] { return std::string("a barrier"); });
-  if (world->fabric()->network() == nullptr) return world->team()->barrier(*choice.stream);
+  if (one_host) return world->team()->barrier(*choice.stream);
   const BlockingCall blocking(self.state());  // it waits for the other ranks where they compare their calls
   interruptible(
       [&] {

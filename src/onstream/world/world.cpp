@@ -150,7 +150,11 @@ std::shared_ptr<Plan> World::halo(void* array, const HaloSpec& spec, std::string
   return builder.build();
 }
 
-void World::barrier() { fabric_->barrier("a barrier"); }
+// On one host by words in memory, a hundred times as fast as by the mesh.
+void World::barrier() {
+  if (fabric_->network() != nullptr) return fabric_->barrier("a barrier");
+  team()->sync();
+}
 
 void World::synchronize(Stream stream) {
   device().synchronize(stream);

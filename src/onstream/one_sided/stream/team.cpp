@@ -184,10 +184,18 @@ Status Team::Implementation::meet() {
 
 void Team::sync() {
   Implementation& own = self();
-  own.one_sided_.fabric().check([&] { return concat("a barrier of the hosts of ", size(), " ranks"); });
-  const Status status = own.meet();
+  Fabric& fabric = own.one_sided_.fabric();
+  fabric.check([] { return std::string("a barrier"); });
+  const Status status = [&] {
+    const std::lock_guard lock(own.meetings_);
+    return own.meet();
+  }();
   if (status == Status::ok) return;
-  own.one_sided_.fabric().check_waited(status);
+  try {
+    fabric.check_waited(status);
+  } catch (const Error& error) {
+    fail_named(DidNot::end, fabric.rank(), "a barrier", error);
+  }
   fail(ErrorCode::aborted, "a barrier of the hosts of ", size(), " ranks was interrupted");
 }
 

@@ -32,6 +32,7 @@ class Team::Implementation final : public Team {
   TeamView stream_;  // flags that kernels touch
   TeamView kernel_;  // flags that the program's own kernels touch
   std::vector<std::shared_ptr<Memory>> tables_;
+  std::mutex meetings_;     // held in a barrier of the hosts: those of a rank's threads follow each other
   std::mutex barriers_;     // held while one of a stream is enqueued
   LastEpoch last_barrier_;  // of a stream
 };
