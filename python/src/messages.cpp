@@ -98,6 +98,23 @@ PyRequest post(WorldHandle self, Message message) {
   return request_for(self, std::move(message), std::move(request));
 }
 
+// Raises how a blocking call of the host device ended, unless it ended well.
+void raise_end(WorldState& state, Status status, Message message, std::size_t received) {
+  if (status == Status::ok) return;
+  // Another thread closes the world: until that has ended, other ranks may still use the array.
+  if (status == Status::aborted && state.world == nullptr)
+    state.abandoned.push_back({nullptr, std::move(message.buffer.hold)});
+  const World& world = *message.world;
+  raise_message_fault(*message.world, {.rank = world.rank(),
+                                       .status = status,
+                                       .op = message.kind,
+                                       .peer = message.peer,
+                                       .tag = message.options.tag,
+                                       .bytes = message.buffer.bytes,
+                                       .extra = received,
+                                       .plan = 0});
+}
+
 // The host device's own blocking forms: no request, nothing allocated. Returns the message's bytes.
 std::size_t block_on(WorldState& state, Message message) {
   World& world = *message.world;
@@ -109,17 +126,7 @@ std::size_t block_on(WorldState& state, Message message) {
                                         : world.send(buffer.address, buffer.bytes, message.peer, options);
   };
   const Status status = perform(message, run);
-  // Another thread closes the world: until that has ended, other ranks may still use the array.
-  if (status == Status::aborted && state.world == nullptr)
-    state.abandoned.push_back({nullptr, std::move(message.buffer.hold)});
-  raise_message_fault(world, {.rank = world.rank(),
-                              .status = status,
-                              .op = message.kind,
-                              .peer = message.peer,
-                              .tag = options.tag,
-                              .bytes = buffer.bytes,
-                              .extra = received,
-                              .plan = 0});
+  raise_end(state, status, std::move(message), received);
   return received;
 }
 
@@ -167,6 +174,12 @@ std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const W
   reap(self);
   World& world = *out.world;
   out.options.reported_by_wait = in.options.reported_by_wait = true;
+  std::size_t received = 0;
+  const auto ahead = [&] { return world.sendrecv_ahead(out.outgoing(), in.incoming(), &received); };
+  if (const auto status = perform(world, what, ahead)) {
+    raise_end(state_of(self), *status, std::move(in), received);
+    return received;
+  }
   Exchange both = perform(world, what, [&] { return world.isendrecv(out.outgoing(), in.incoming()); });
   PyRequest arriving = request_for(self, std::move(in), std::move(both.arriving));
   PyRequest sent = request_for(self, std::move(out), std::move(both.sent));

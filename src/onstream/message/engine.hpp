@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 
 #include "onstream/device/lifetime/stream_tracker.hpp"
 #include "onstream/lane/many.hpp"
@@ -47,11 +48,13 @@ class MessageEngine {
   std::shared_ptr<Request> isend(const Outgoing& message);
   std::shared_ptr<Request> irecv(const Incoming& message);
   Exchange isendrecv(const Outgoing& out, const Incoming& in);
+  std::optional<Status> sendrecv_ahead(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
 
   bool has_room(std::size_t bytes, int peer, int lane) const;
+  bool runs_ahead(const Outgoing& message) const;
   std::string explain(const Outgoing& message);
   static std::size_t received(const std::shared_ptr<Request>& request);
   std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside) const { return uses_.points(beside); }

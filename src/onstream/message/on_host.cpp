@@ -147,6 +147,15 @@ void MessageEngine::require_not_nested(const Outgoing& out, const Incoming& in) 
   if (sends || receives) refuse_nested(text_of(out, in));
 }
 
+// Whether a send of the host would go through the ring of its tag, in which there is room for it now.
+bool MessageEngine::runs_ahead(const Outgoing& message) const {
+  const auto& [source, bytes, peer, options] = message;
+  if (peer < 0 || peer >= fabric_->size() || options.tag < 0 || options.tag >= ground_->lanes.count()) return false;
+  const std::size_t most = fabric_->paths().rule(path::Operation::posted, path::Link::host, Path::ll).to_bytes;
+  return bytes <= most && options.path == Path::automatic && router_.may_choose(options.path) &&
+         !fabric_->is_remote(peer) && has_room(bytes, peer, options.tag);
+}
+
 bool MessageEngine::has_room(std::size_t bytes, int peer, int lane) const {
   if (!on_host_) return false;
   const lane::LaneView& to = view(peer, lane);

@@ -127,6 +127,9 @@ Exchange World::isendrecv(const Outgoing& out, const Incoming& in) { return mess
 Status World::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
   return messages_->sendrecv(out, in, received);
 }
+std::optional<Status> World::sendrecv_ahead(const Outgoing& out, const Incoming& in, std::size_t* received) {
+  return messages_->sendrecv_ahead(out, in, received);
+}
 Status World::wait(const std::shared_ptr<Request>& request) { return messages_->wait(request); }
 Status World::test(const std::shared_ptr<Request>& request) { return messages_->test(request); }
 bool World::has_room(std::size_t bytes, int peer, int lane) const { return messages_->has_room(bytes, peer, lane); }
