@@ -86,6 +86,10 @@ class Plan {
   // replay.
   void launch(Stream stream);
 
+  // The same where the host waits: returns when the run has ended, and throws where it did not end well. On the host
+  // device the calling thread runs the ops. It comes behind launches of this plan that have not ended.
+  void run();
+
   const std::string& name() const;
   const std::vector<PlanOp>& ops() const;
   std::string explain() const;  // a table for people: ops, path, why, kernels per launch

@@ -62,11 +62,19 @@ void run(PyPlan& self) {
   const BlockingCall call(self.state);
   const auto world = self.state->open();
   const auto plan = self.plan();
-  self.state->run_and_wait(
-      [&](Stream stream) { plan->launch(stream); },
-      [&] {
-        world->abort(concat("rank ", world->rank(), " was interrupted in plan '", plan->name(), "'"), Cause::interrupt);
-      });
+  const auto on_interrupt = [&] {
+    world->abort(concat("rank ", world->rank(), " was interrupted in plan '", plan->name(), "'"), Cause::interrupt);
+  };
+  if (world->device().kind() == DeviceKind::host) {
+    interruptible(
+        [&] {
+          plan->run();
+          return true;
+        },
+        on_interrupt);
+  } else {
+    self.state->run_and_wait([&](Stream stream) { plan->launch(stream); }, on_interrupt);
+  }
   self.state->check_waited();
 }
 

@@ -4,6 +4,7 @@
 #include "onstream/one_sided.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "check.hpp"
@@ -31,6 +32,27 @@ CASE(any_memory_may_be_sent_and_received) {
       for (const std::size_t bytes : {8, 100000}) (void)ring(world, bytes, Path::automatic, kind, 3);
     });
   }
+}
+
+CASE(a_run_by_the_host_comes_behind_a_launch_that_has_not_ended) {
+  on_all_devices(2, [](World& world) {
+    const int peer = 1 - world.rank();
+    TestBuffer out(world, 8);
+    TestBuffer in(world, 8);
+    const OwnStream stream(world);
+    PlanBuilder builder = world.plan("behind");
+    builder.send(out.data(), Layout::contiguous(8), peer).recv(in.data(), Layout::contiguous(8), peer);
+    const auto plan = builder.build();
+    for (int round = 0; round < 20; ++round) {
+      out.write(pattern(8, static_cast<unsigned>(10 * round + world.rank())));
+      if (world.rank() == 0 && round % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      plan->launch(stream);
+      plan->run();
+      world.synchronize(stream);
+      CHECK(in.read() == pattern(8, static_cast<unsigned>(10 * round + peer)));
+      world.barrier();
+    }
+  });
 }
 
 CASE(a_launch_with_plain_memory_returns_before_its_data_comes) {

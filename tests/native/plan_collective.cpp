@@ -75,10 +75,12 @@ CASE(a_launch_exchanges_and_then_reduces_eager_and_replayed) {
       device.begin_capture(stream);
       plan->launch(stream);
       const auto graph = device.end_capture(stream);
-      for (int round = 0; round < 6; ++round) {
+      for (int round = 0; round < 9; ++round) {
         mine.write(bytes_of(values_of(world.rank(), round, kCount)));
-        if (round % 2 == 0) {
+        if ((round + world.rank()) % 3 == 0) {
           plan->launch(stream);
+        } else if ((round + world.rank()) % 3 == 1) {
+          plan->run();
         } else {
           device.launch(graph, stream);
         }

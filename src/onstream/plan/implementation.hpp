@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,6 +71,8 @@ class Plan::Implementation {
   std::atomic<std::uint64_t> frees = 0;  // Device::frees() when `known` was found whole
   void check_memory();
   void enqueue(Stream stream, const plan::PlanSlot* slot);
+  bool runs_here() const;
+  std::mutex running;  // held by a host that runs the ops itself
 };
 
 }  // namespace onstream

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
@@ -9,6 +10,7 @@
 #include "onstream/layout/runs.hpp"
 #include "onstream/plan/implementation.hpp"
 #include "onstream/plan/kernel/kernels.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream {
 
@@ -24,6 +26,8 @@ std::string title(const Op& op) {
   if (!op.note.empty()) text += ", " + op.note;
   return text;
 }
+
+bool ended_event(const std::shared_ptr<Event>& event) { return ended(*event); }
 
 bool moves_bytes(OpKind kind) { return kind != OpKind::signal && kind != OpKind::atomic && kind != OpKind::wait; }
 
@@ -127,6 +131,38 @@ void Plan::launch(Stream stream) {
     throw;
   }
   keep();
+}
+
+// Whether the calling thread can run the ops itself: the host device's, of one kernel, with no launch under way.
+bool Plan::Implementation::runs_here() const {
+  if (fabric->device()->kind() != DeviceKind::host || resources->slots != nullptr || kernels > 1) return false;
+  const bool copies = !(before.empty() && middle.empty() && after.empty() && resources->host_before.empty() &&
+                        resources->host_after.empty() && prefetches.empty());
+  const auto runs = [](const plan::PreparedCall& call) { return call.run != nullptr; };
+  return !copies && std::ranges::all_of(calls, runs) && std::ranges::all_of(launches.points(), ended_event);
+}
+
+void Plan::run() {
+  Implementation& it = *implementation_;
+  it.fabric->check([&] { return concat("a run of plan '", name(), "'"); });
+  it.check_memory();
+  if (!it.runs_here()) {
+    const StreamPool::StreamLease stream = it.fabric->streams()->lease();
+    for (const auto& launched : it.launches.points()) it.fabric->device()->wait(stream.get(), launched);
+    launch(stream.get());
+    it.fabric->device()->synchronize(stream.get());
+    return it.fabric->check_waited();
+  }
+  {
+    const std::lock_guard lock(it.running);
+    if (it.brief) {
+      plan::brief_kernel().host(&*it.brief, it.blocks);
+    } else if (it.kernels == 1) {
+      plan::kernel().host(&it.view, it.blocks);
+    }
+  }
+  it.fabric->check_waited();
+  for (const auto& call : it.calls) call.run();
 }
 
 const std::string& Plan::name() const { return implementation_->name; }

@@ -105,9 +105,9 @@ plan::PreparedCall Runner::for_plan(std::shared_ptr<const void> home, Order& ord
   plan::PreparedCall call;
   call.kernels = work.kernels();
   call.row = std::move(row);
-  call.enqueue = [this, home = std::move(home), &order, work = std::move(work)](Stream stream) {
-    enqueue(order, stream, work);
-  };
+  const auto shared = std::make_shared<const CompiledCall>(std::move(work));
+  call.enqueue = [this, home, &order, shared](Stream stream) { enqueue(order, stream, *shared); };
+  call.run = [this, home, &order, shared] { run_and_wait(order, *shared); };
   return call;
 }
 

@@ -40,6 +40,7 @@ struct StatedCall {
 // One for each plan.
 struct PreparedCall {
   std::function<void(Stream)> enqueue;
+  std::function<void()> run;  // the same by a host that waits; null: streams alone can
   int kernels = 0;
   PlanOp row;  // of explain()
 };
