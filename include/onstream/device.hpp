@@ -288,8 +288,8 @@ class Device {
   }
   virtual Export export_memory(const MemoryInfo& info) = 0;
   // Maps memory that another rank exported; an export of this very process comes back as its own address. Throws
-  // unsupported, with the reason, when this device cannot reach it, and system while memory that its owner has freed is
-  // mapped at its place.
+  // unsupported, with the reason, when this device cannot reach it. Null while memory that its owner has freed is
+  // mapped at its place: it may be tried again.
   virtual std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) = 0;
 
   // Hints for managed memory; they change no results. advise() holds until the memory is freed. prefetch() moves pages

@@ -30,6 +30,7 @@
 #include <memory>
 
 #include "onstream/device.hpp"
+#include "onstream/error.hpp"
 #include "onstream/path.hpp"
 
 namespace onstream {
@@ -66,6 +67,12 @@ class Request;
 struct Exchange {
   std::shared_ptr<Request> sent;
   std::shared_ptr<Request> arriving;
+};
+
+// How the halves of a sendrecv ended that followed each other.
+struct SendrecvEnds {
+  Status sent;
+  Status received;
 };
 
 }  // namespace onstream

@@ -297,6 +297,7 @@ class OneSided {
   // For kernels. Throws unsupported where this rank cannot load and store every part.
   SegmentView view(const Segment& segment) const;
   std::shared_ptr<Team> team() const;  // of all ranks
+  void barrier();                      // World::barrier() within a host; apart from team()->sync()
 
   // --- ordered on a stream ---
   void atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old,

@@ -89,6 +89,7 @@ class Plan {
   // The same where the host waits: returns when the run has ended, and throws where it did not end well. On the host
   // device the calling thread runs the ops. It comes behind launches of this plan that have not ended.
   void run();
+  bool runs_here() const;  // whether the calling thread would run the ops now
 
   const std::string& name() const;
   const std::vector<PlanOp>& ops() const;

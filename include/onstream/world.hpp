@@ -108,7 +108,7 @@ class World {
   // How the send ended, or, if that is ok, the receive.
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received = nullptr);
   // The same where the send can end at once: it is small, and its tag has room. Nothing, and nothing done, where not.
-  std::optional<Status> sendrecv_ahead(const Outgoing& out, const Incoming& in, std::size_t* received = nullptr);
+  std::optional<SendrecvEnds> sendrecv_ahead(const Outgoing& out, const Incoming& in, std::size_t* received = nullptr);
   Status wait(const std::shared_ptr<Request>& request);  // any number of times: the same status again
   Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
   // Host device: whether an isend of so many bytes would end without waiting for the receiver to make room. Elsewhere

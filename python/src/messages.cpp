@@ -98,21 +98,24 @@ PyRequest post(WorldHandle self, Message message) {
   return request_for(self, std::move(message), std::move(request));
 }
 
+FaultReport fault_of(Status status, const Message& message, std::size_t received) {
+  return {.rank = message.world->rank(),
+          .status = status,
+          .op = message.kind,
+          .peer = message.peer,
+          .tag = message.options.tag,
+          .bytes = message.buffer.bytes,
+          .extra = received,
+          .plan = 0};
+}
+
 // Raises how a blocking call of the host device ended, unless it ended well.
 void raise_end(WorldState& state, Status status, Message message, std::size_t received) {
   if (status == Status::ok) return;
   // Another thread closes the world: until that has ended, other ranks may still use the array.
   if (status == Status::aborted && state.world == nullptr)
     state.abandoned.push_back({nullptr, std::move(message.buffer.hold)});
-  const World& world = *message.world;
-  raise_message_fault(*message.world, {.rank = world.rank(),
-                                       .status = status,
-                                       .op = message.kind,
-                                       .peer = message.peer,
-                                       .tag = message.options.tag,
-                                       .bytes = message.buffer.bytes,
-                                       .extra = received,
-                                       .plan = 0});
+  raise_message_fault(*message.world, fault_of(status, message, received));
 }
 
 // The host device's own blocking forms: no request, nothing allocated. Returns the message's bytes.
@@ -168,6 +171,16 @@ StreamChoice choose_for_both(WorldHandle self, nb::handle stream, const MessageB
   return choice;
 }
 
+// Raises how a sendrecv ended whose halves followed each other, each by its own message.
+void raise_ends(WorldState& state, SendrecvEnds ends, Message out, Message in, std::size_t received) {
+  const std::size_t sent = out.buffer.bytes;
+  if (ends.sent == Status::ok || ends.received == Status::ok || ends.sent == Status::aborted) {
+    raise_end(state, ends.sent, std::move(out), sent);
+    return raise_end(state, ends.received, std::move(in), received);
+  }
+  raise_faults({fault_of(ends.sent, out, sent), fault_of(ends.received, in, received)});
+}
+
 template <class What>
 std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const What& what) {
   const BlockingCall call(nb::cast<PyWorld&>(self).state());
@@ -176,8 +189,8 @@ std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const W
   out.options.reported_by_wait = in.options.reported_by_wait = true;
   std::size_t received = 0;
   const auto ahead = [&] { return world.sendrecv_ahead(out.outgoing(), in.incoming(), &received); };
-  if (const auto status = perform(world, what, ahead)) {
-    raise_end(state_of(self), *status, std::move(in), received);
+  if (const auto ends = perform(world, what, ahead)) {
+    raise_ends(state_of(self), *ends, std::move(out), std::move(in), received);
     return received;
   }
   Exchange both = perform(world, what, [&] { return world.isendrecv(out.outgoing(), in.incoming()); });

@@ -65,7 +65,7 @@ void run(PyPlan& self) {
   const auto on_interrupt = [&] {
     world->abort(concat("rank ", world->rank(), " was interrupted in plan '", plan->name(), "'"), Cause::interrupt);
   };
-  if (world->device().kind() == DeviceKind::host) {
+  if (plan->runs_here()) {
     interruptible(
         [&] {
           plan->run();

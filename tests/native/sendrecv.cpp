@@ -14,6 +14,11 @@ unsigned seed_of(int rank, std::size_t bytes, int step) {
   return static_cast<unsigned>(rank) * 7919u + static_cast<unsigned>(bytes) + static_cast<unsigned>(step) * 31u;
 }
 
+std::vector<unsigned char> slice_of(std::vector<unsigned char> all, std::size_t bytes) {
+  all.resize(bytes);
+  return all;
+}
+
 struct Ring {
   explicit Ring(World& of_world)
       : world(of_world),
@@ -418,6 +423,57 @@ CASE(a_message_too_long_is_truncated_and_the_next_is_whole) {
       CHECK(world.sendrecv({out.data(), bytes, peer, {}}, {in.data(), bytes, peer, {}}) == Status::ok);
       ring.check(in, bytes, 2);
       CHECK(!world.take_faults().empty());
+    }
+    world.barrier();
+  });
+}
+
+// Messages that do not fit the ring, or are told to go through it all the same: both ranks send first.
+CASE(hosts_exchange_whatever_the_bounds_of_the_ring_are) {
+  Parameters wide = quick("host");
+  wide.host_ll_max_bytes = 16384;
+  Parameters narrow = quick("host");
+  narrow.tag_bytes = 1024;
+  for (const Parameters& parameters : {wide, narrow}) {
+    run_ranks(2, parameters, [](World& world) {
+      const int peer = 1 - world.rank();
+      Ring ring(world);
+      TestBuffer out(world, 20000);
+      TestBuffer in(world, 20000);
+      for (const std::size_t bytes : {8, 300, 400, 1000, 1700, 5000, 12000, 13000, 20000}) {
+        out.write(pattern(bytes, seed_of(world.rank(), bytes, 1)));
+        CHECK(world.sendrecv({out.data(), bytes, peer, {}}, {in.data(), bytes, peer, {}}) == Status::ok);
+        ring.check(in, bytes, 1);
+        CHECK(world.sendrecv({out.data(), bytes, world.rank(), {1}}, {in.data(), bytes, world.rank(), {1}}) ==
+              Status::ok);
+      }
+      world.barrier();
+    });
+  }
+}
+
+CASE(a_receive_without_room_is_refused_before_anything_is_sent) {
+  Parameters parameters = quick("host");
+  parameters.tag_receives = 2;
+  run_ranks(2, parameters, [](World& world) {
+    const int peer = 1 - world.rank();
+    Ring ring(world);
+    TestBuffer out(world, 64);
+    TestBuffer in(world, 64);
+    std::vector<std::shared_ptr<Request>> open;
+    for (std::size_t i = 0; i < 2; ++i) open.push_back(world.irecv(in.data() + 8 * i, 8, peer, {}));
+    CHECK_THROWS((void)world.sendrecv({out.data(), 8, peer, {}}, {in.data() + 16, 8, peer, {}}), "wait for some first");
+    for (std::size_t i = 0; i < 3; ++i) {
+      out.write(pattern(64, seed_of(world.rank(), 64, static_cast<int>(i))));
+      if (i < 2) CHECK(world.send(out.data(), 8, peer, {}) == Status::ok);
+    }
+    for (const auto& request : open) CHECK(world.wait(request) == Status::ok);
+    CHECK(world.sendrecv({out.data(), 8, peer, {}}, {in.data() + 16, 8, peer, {}}) == Status::ok);
+    const std::vector<unsigned char> got = in.read();
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::vector<unsigned char> one(got.begin() + static_cast<std::ptrdiff_t>(8 * i),
+                                           got.begin() + static_cast<std::ptrdiff_t>(8 * i + 8));
+      CHECK(one == slice_of(pattern(64, seed_of(peer, 64, static_cast<int>(i))), 8));
     }
     world.barrier();
   });

@@ -509,3 +509,23 @@ CASE(streams_wait_for_all_any_or_some_of_many_words) {
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
+
+// They have words of their own, so no barrier is taken for a split's.
+CASE(barriers_of_the_world_and_splits_of_all_may_run_at_once) {
+  on_all_devices(3, [](World& world) {
+    constexpr int kRounds = 200;
+    std::thread splits([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        const int colour = (world.rank() + round) % 2;
+        const std::shared_ptr<Team> part = world.team()->split(colour, world.rank());
+        int same = 0;
+        for (int rank = 0; rank < world.size(); ++rank) same += (rank + round) % 2 == colour ? 1 : 0;
+        CHECK(part->size() == same && part->member_of(world.rank()).has_value());
+        part->sync();
+      }
+    });
+    for (int round = 0; round < 5 * kRounds; ++round) world.barrier();
+    splits.join();
+    world.barrier();
+  });
+}

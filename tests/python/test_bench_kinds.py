@@ -309,12 +309,12 @@ def test_programs_put_the_rows_first_that_a_peer_wins(monkeypatch: pytest.Monkey
             "case": "ring",
             "bytes": 8,
             "call_us": 2.0,
-            "captured_us": 1.0 if folder else 3.0,
+            "captured_us": 1.0 if folder == "/there" else 3.0,
         }
         return [slow] if application.name == "nccl_groups" else []
 
     monkeypatch.setattr(applications, "_run", rows)
-    monkeypatch.setattr(applications, "_folders", lambda _settings: ({"onstream": "", "nccl": "/there"}, {}))
+    monkeypatch.setattr(applications, "_folders", lambda _settings: ({"onstream": "/here", "nccl": "/there"}, {}))
     result = applications.measure(applications.Settings(rounds=2))
     assert [(row["figure"], row["ratio"]) for row in result["rows"]] == [
         ("captured_us", pytest.approx(3.0)),

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
+from jobs import run_job
 from memories import DEVICES
 
 import onstream as ons
@@ -182,3 +184,36 @@ def test_ctrl_c_ends_the_start_of_a_world() -> None:
     with pytest.raises(KeyboardInterrupt), interrupted_once_waiting() as begin:  # noqa: PT012
         begin()
         ons.init(launch=launch, device="host", bootstrap_timeout_s=30)
+
+
+NESTED = """
+    import signal, time
+    import numpy as np
+    import onstream as ons
+
+    w = ons.init(timeout_s=20)
+    plan = w.plan("both").send(np.ones(4), 1 - w.rank).recv(np.zeros(4), 1 - w.rank).build()
+    call, told = {call}, []
+
+    def handler(number, frame):
+        try:
+            call()
+        except ons.Error as error:
+            told.append(str(error))
+
+    signal.signal(signal.SIGALRM, handler)
+    if w.rank == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+    else:
+        time.sleep(1)
+    call()
+    call()
+    print(told[0] if w.rank == 0 else "came")
+"""
+
+
+@pytest.mark.parametrize("call", ["w.barrier", "plan.launch"])
+def test_a_handler_that_calls_the_same_again_is_told_so(tmp_path: Path, call: str) -> None:
+    ended = run_job(tmp_path, 2, NESTED.format(call=call))
+    assert ended.code == 0, ended.err
+    assert "called while this thread is inside another one, as from a signal handler" in ended.out

@@ -115,8 +115,8 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
 
 
 def _folders(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
-    """The folder of the library that each run uses, empty for the program's own; and why a peer is missing."""
-    folders, missing = {"onstream": ""}, {}
+    """The folder of the library of NCCL's interface that each run uses; and why a peer is missing."""
+    folders, missing = {"onstream": str(programs.build_folder() / "compat" / "nccl" / "drop_in")}, {}
     if "nccl" in settings.vs:
         try:
             if settings.device != "cuda":
@@ -129,10 +129,9 @@ def _folders(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
 
 def _run(settings: Settings, application: Application, folder: str, file: str) -> list[dict[str, Any]]:
     variables = {"ONSTREAM_DEVICE": settings.device}
-    if folder:
-        path = os.environ.get("LD_LIBRARY_PATH", "")
-        variables |= {"LD_LIBRARY_PATH": f"{folder}:{path}" if path else folder}
-        variables |= {"NCCL_NVLS_ENABLE": os.environ.get("NCCL_NVLS_ENABLE", "0")}
+    path = os.environ.get("LD_LIBRARY_PATH", "")
+    variables |= {"LD_LIBRARY_PATH": f"{folder}:{path}" if path else folder}
+    variables |= {"NCCL_NVLS_ENABLE": os.environ.get("NCCL_NVLS_ENABLE", "0")}
     name = f"program_{application.name}"
     start = programs.as_ranks(programs.native(name), settings.ranks, application.words(settings, file))
     finished = programs.execute(Program(name, start, variables), (), settings.limit_s)

@@ -26,7 +26,7 @@ class Fetcher {
       group.store_relaxed(&crew_->destination, reinterpret_cast<std::uint64_t>(destination));
       group.store_relaxed(&crew_->source, reinterpret_cast<std::uint64_t>(source));
       group.store_relaxed(&crew_->bytes, bytes);
-      group.store_release(&crew_->job, crew_->run * 256 + jobs_);  // pairs with help()'s acquire
+      group.store_release(&crew_->job, group.load_relaxed(&crew_->run) * 256 + jobs_);  // pairs with help()'s acquire
     }
     group.copy(destination, source, bytes);
     group.fence();

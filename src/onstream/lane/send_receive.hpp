@@ -55,25 +55,35 @@ struct SendReceive {
 };
 
 // Where the blocks of one lane and direction meet between two messages: a word in the lane that counts the blocks that
-// have come, and in its upper half the meetings. Not ok: a block did not come, or the world has failed.
+// have come, and in its upper half the meetings. A block that gives up leaves it lost, so that the others do too; which
+// are told by `fault` and end with the world.
 template <class Group>
-ONSTREAM_CALL Status meet(const Group& group, const WaitView& wait, std::uint64_t* turn) {
+ONSTREAM_CALL Status meet(const Group& group, const WaitView& wait, std::uint64_t* turn, const Fault& fault) {
   group.sync();
   const auto blocks = static_cast<std::uint64_t>(group.blocks());
   if (blocks == 1) return Status::ok;
-  constexpr int kMeetings = 32;           // bits below their count
-  constexpr std::uint64_t kPatience = 4;  // the other blocks may be in several waits of one message
+  constexpr int kMeetings = 32;  // bits below their count
+  constexpr std::uint64_t kGivenUp = std::uint64_t{1} << 31;
+  constexpr std::uint64_t kPatience = 64;  // the other blocks may be in many waits of one message
   Status status = Status::ok;
   if (group.rank() == 0) {
     group.fence();
     const std::uint64_t seen = group.add(turn, 1);
+    group.fence();  // the last one goes on by what the others have stored
     const std::uint64_t meeting = seen >> kMeetings;
     WaitView patient = wait;
     patient.timeout_ns *= kPatience;
     if (seen + 1 - (meeting << kMeetings) == blocks) {
       group.store_release(turn, (meeting + 1) << kMeetings);  // pairs with the acquire below
     } else {
-      status = wait_for_self(group, patient, [&] { return group.load_acquire(turn) >> kMeetings != meeting; });
+      std::uint64_t word = seen;
+      status = wait_for_self(group, patient, [&] {
+        word = group.load_acquire(turn);
+        return word >> kMeetings != meeting || (word & kGivenUp) != 0;
+      });
+      if (status == Status::ok && word >> kMeetings == meeting) status = Status::aborted;
+      if (status != Status::ok) (void)group.fetch_or_system(turn, kGivenUp);
+      if (status == Status::timeout) report(group, wait, status, fault);
     }
   }
   return agree(group, status);
@@ -120,7 +130,8 @@ struct ExchangeMany {
                                   int done, int end, Status status) {
     while (++done < end) {
       const Message next = messages[done];  // in one trip, while the block may still wait for the last one
-      if (chain.sync_or(loses_lane(status)) || meet(chain, next.wait, turn_of(next)) != Status::ok) return;
+      if (chain.sync_or(loses_lane(status)) || meet(chain, next.wait, turn_of(next), fault_at(next)) != Status::ok)
+        return;
       const SubGrid<Group> some = chain.first(blocks[done]);
       status = some.block() < some.blocks() ? run(next, some) : Status::ok;
     }
@@ -132,6 +143,12 @@ struct ExchangeMany {
   template <class Group>
   ONSTREAM_BODY static Status run(const Send& message, const Group& group) {
     return message.ordered(group);
+  }
+  ONSTREAM_BODY static Fault fault_at(const Receive& message) {
+    return fault_of(OpKind::recv, message.lane, message.capacity, 0);
+  }
+  ONSTREAM_BODY static Fault fault_at(const Send& message) {
+    return fault_of(OpKind::send, message.lane, message.bytes, 0);
   }
   ONSTREAM_BODY static std::uint64_t* turn_of(const Receive& message) { return &message.lane.receiving->turn; }
   ONSTREAM_BODY static std::uint64_t* turn_of(const Send& message) { return &message.lane.sending->turn; }

@@ -48,13 +48,12 @@ class MessageEngine {
   std::shared_ptr<Request> isend(const Outgoing& message);
   std::shared_ptr<Request> irecv(const Incoming& message);
   Exchange isendrecv(const Outgoing& out, const Incoming& in);
-  std::optional<Status> sendrecv_ahead(const Outgoing& out, const Incoming& in, std::size_t* received);
+  std::optional<SendrecvEnds> sendrecv_ahead(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
 
   bool has_room(std::size_t bytes, int peer, int lane) const;
-  bool runs_ahead(const Outgoing& message) const;
   std::string explain(const Outgoing& message);
   static std::size_t received(const std::shared_ptr<Request>& request);
   std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside) const { return uses_.points(beside); }
@@ -173,6 +172,7 @@ class MessageEngine {
   bool side_by_side(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
 
   // --- on_host.cpp ---
+  std::optional<Status> send_ahead(const Outgoing& message);
   void isend_by(SendRoute route, const std::shared_ptr<Request>& request, const Outgoing& message);
   void irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination);
   void require_not_nested(const Outgoing& out, const Incoming& in) const;

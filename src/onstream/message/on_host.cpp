@@ -147,20 +147,27 @@ void MessageEngine::require_not_nested(const Outgoing& out, const Incoming& in) 
   if (sends || receives) refuse_nested(text_of(out, in));
 }
 
-// Whether a send of the host would go through the ring of its tag, in which there is room for it now.
-bool MessageEngine::runs_ahead(const Outgoing& message) const {
+// A small send through the ring of its tag, which ends at once. Nothing, and nothing done, where it might wait.
+std::optional<Status> MessageEngine::send_ahead(const Outgoing& message) {
   const auto& [source, bytes, peer, options] = message;
-  if (peer < 0 || peer >= fabric_->size() || options.tag < 0 || options.tag >= ground_->lanes.count()) return false;
-  const std::size_t most = fabric_->paths().rule(path::Operation::posted, path::Link::host, Path::ll).to_bytes;
-  return bytes <= most && options.path == Path::automatic && router_.may_choose(options.path) &&
-         !fabric_->is_remote(peer) && has_room(bytes, peer, options.tag);
+  const bool may = options.path == Path::automatic && router_.may_choose(options.path) && !fabric_->is_remote(peer);
+  if (!on_host_ || !may || bytes > router_.most_ahead(options.tag)) return std::nullopt;
+  lane::Send body = send_body(route_send(message, lane::Completion::ordered), bytes, view(peer, options.tag),
+                              lane::Completion::ordered);
+  StackTicket result;
+  body.ticket = result.ticket(options);
+  const lane::QueueLock lock(body);  // before the look: other threads send too
+  if (!lock.held() || !has_room(bytes, peer, options.tag)) return std::nullopt;
+  body(kCaller);
+  return reported(result.status);
 }
 
 bool MessageEngine::has_room(std::size_t bytes, int peer, int lane) const {
   if (!on_host_) return false;
   const lane::LaneView& to = view(peer, lane);
   const std::uint64_t ring = std::uint64_t{1} << to.ring_shift;
-  const std::uint64_t ahead = to.sending->head - HostGroup::load_relaxed(&to.returned->credit);
+  const std::uint64_t ahead =
+      HostGroup::load_relaxed(&to.sending->head) - HostGroup::load_relaxed(&to.returned->credit);
   constexpr std::uint64_t kAnnouncement = 2;
   const bool in_ring = bytes <= fabric_->paths().rule(path::Operation::posted, path::Link::host, Path::ll).to_bytes;
   return ahead + std::max(in_ring ? lane::ring_units<HostGroup>(bytes) : 0, kAnnouncement) <= ring;

@@ -63,6 +63,10 @@ class Router {
   Ahead ahead() const;
 
   // The path was not asked for, so that it may be changed.
+  // The largest message that goes through the ring of a tag, ordered and posted.
+  std::size_t most_ahead(int tag) const {
+    return std::min<std::size_t>(std::min(ll_max_, posted_ll_max_), lanes_.ring_capacity(tag));
+  }
   bool may_choose(Path path) const { return effective(path) == Path::automatic; }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
 

@@ -51,18 +51,22 @@ Exchange MessageEngine::isendrecv(const Outgoing& out, const Incoming& in) {
 
 // A small send that finds room in its tag's ring ends at once, so the receive may follow it: nothing needs to be
 // posted.
-std::optional<Status> MessageEngine::sendrecv_ahead(const Outgoing& out, const Incoming& in, std::size_t* received) {
-  if (!on_host_ || !runs_ahead(out)) return std::nullopt;
+std::optional<SendrecvEnds> MessageEngine::sendrecv_ahead(const Outgoing& out, const Incoming& in,
+                                                          std::size_t* received) {
+  if (!on_host_) return std::nullopt;
   check_both(out, in);
   require_not_nested(out, in);
-  (void)route_recv(in, lane::Completion::ordered);  // refuses it before anything is sent
-  const Status sent = send(out);
-  const Status taken = recv(in, received);
-  return sent != Status::ok ? sent : taken;
+  // A receive is refused before anything is sent: for its buffer here, for those posted before it by the longer way.
+  if (!outstanding_.none(queue_of(in.peer, in.options.tag))) return std::nullopt;
+  (void)route_recv(in, lane::Completion::ordered);
+  const std::optional<Status> sent = send_ahead(out);
+  if (!sent) return std::nullopt;
+  return SendrecvEnds{*sent, recv(in, received)};
 }
 
 Status MessageEngine::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
-  if (const auto status = sendrecv_ahead(out, in, received)) return *status;
+  if (const auto ends = sendrecv_ahead(out, in, received))
+    return ends->sent != Status::ok ? ends->sent : ends->received;
   const Exchange both = isendrecv(out, in);
   const Status recv_status = wait(both.arriving);
   const Status send_status = wait(both.sent);

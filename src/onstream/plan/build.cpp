@@ -204,7 +204,7 @@ class Build {
     const std::int64_t lowest = op.layout.lowest();
     const auto* first = static_cast<const std::byte*>(op.address) + lowest;
     try {
-      const auto seen = fabric_->export_to_peer(first, static_cast<std::size_t>(op.layout.highest() - lowest), op.peer);
+      const auto seen = fabric_->export_in_time(first, static_cast<std::size_t>(op.layout.highest() - lowest), op.peer);
       peer_export.exported = seen.has_value();
       if (seen) peer_export.address = *seen - static_cast<std::uint64_t>(lowest);
       if (!seen) peer_export.why_not = fabric_->why_not(first, op.peer);

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -72,7 +71,8 @@ class Plan::Implementation {
   void check_memory();
   void enqueue(Stream stream, const plan::PlanSlot* slot);
   bool runs_here() const;
-  std::mutex running;  // held by a host that runs the ops itself
+  std::uint64_t running = 0;  // the thread that runs the ops itself
+  std::uint64_t runs = 0;     // of threads, that have ended
 };
 
 }  // namespace onstream

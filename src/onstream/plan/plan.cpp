@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/device/kernel/thread_lock.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/layout/runs.hpp"
 #include "onstream/plan/implementation.hpp"
@@ -134,12 +134,13 @@ void Plan::launch(Stream stream) {
 }
 
 // Whether the calling thread can run the ops itself: the host device's, of one kernel, with no launch under way.
+bool Plan::runs_here() const { return implementation_->runs_here(); }
 bool Plan::Implementation::runs_here() const {
   if (fabric->device()->kind() != DeviceKind::host || resources->slots != nullptr || kernels > 1) return false;
   const bool copies = !(before.empty() && middle.empty() && after.empty() && resources->host_before.empty() &&
                         resources->host_after.empty() && prefetches.empty());
-  const auto runs = [](const plan::PreparedCall& call) { return call.run != nullptr; };
-  return !copies && std::ranges::all_of(calls, runs) && std::ranges::all_of(launches.points(), ended_event);
+  const auto can_run = [](const plan::PreparedCall& call) { return call.run != nullptr; };
+  return !copies && std::ranges::all_of(calls, can_run) && std::ranges::all_of(launches.points(), ended_event);
 }
 
 void Plan::run() {
@@ -154,12 +155,23 @@ void Plan::run() {
     return it.fabric->check_waited();
   }
   {
-    const std::lock_guard lock(it.running);
+    const WaitView wait = it.fabric->wait_view();
+    const ThreadLock lock(wait, it.running, it.runs);
+    require(lock.status() != Status::misused, "a run of plan '", name(),
+            "': called while this thread is inside another one, as from a signal handler; call it after the handler");
+    if (lock.status() == Status::timeout) {
+      it.fabric->abort(concat("a run of plan '", name(), "' waited for another thread's, which did not end in time"));
+    }
+    if (!lock.held()) {
+      it.fabric->check_waited(lock.status());
+      fail(ErrorCode::aborted, "a run of plan '", name(), "' was interrupted");
+    }
     if (it.brief) {
       plan::brief_kernel().host(&*it.brief, it.blocks);
     } else if (it.kernels == 1) {
       plan::kernel().host(&it.view, it.blocks);
     }
+    HostGroup::store_relaxed(&it.runs, it.runs + 1);
   }
   it.fabric->check_waited();
   for (const auto& call : it.calls) call.run();

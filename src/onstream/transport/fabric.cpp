@@ -570,6 +570,9 @@ std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind, Map
 void Fabric::free(const std::shared_ptr<Segment>& segment, const std::function<void()>& agreed) {
   implementation_->free(segment, agreed);
 }
+std::optional<std::uint64_t> Fabric::export_in_time(const void* address, std::size_t bytes, int peer) {
+  return implementation_->or_story([&] { return implementation_->peer_mapping_.export_in_time(address, bytes, peer); });
+}
 std::optional<std::uint64_t> Fabric::export_to_peer(const void* address, std::size_t bytes, int peer) {
   return implementation_->or_story([&] { return implementation_->peer_mapping_.export_to_peer(address, bytes, peer); });
 }

@@ -96,6 +96,7 @@ class Fabric {
   // nothing when it cannot (why_not() tells). The first call for an allocation and a peer asks the peer to map it and
   // blocks for the answer; later calls look it up.
   std::optional<std::uint64_t> export_to_peer(const void* address, std::size_t bytes, int peer);
+  std::optional<std::uint64_t> export_in_time(const void* address, std::size_t bytes, int peer);  // for what is set up
   // Why export_to_peer() gives nothing for this address: "plain host memory", ...
   std::string why_not(const void* address, int peer) const;
 

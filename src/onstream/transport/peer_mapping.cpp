@@ -38,6 +38,7 @@ constexpr std::size_t kRelayBytes = std::size_t{1} << 20;  // of one request, fo
 
 constexpr double kMomentS = 0.01;  // that the mesh's thread waits for mappings to be let go
 constexpr auto kBetweenTries = std::chrono::microseconds(100);
+constexpr double kSetUpS = 1;  // that a call which sets up waits for what a peer still lets go of
 // Until an owner asks again whose peer still lets go of some, at first and at most; later each time.
 constexpr std::uint64_t kSoonNs = 10'000'000;
 constexpr std::uint64_t kLateNs = 1000'000'000;
@@ -104,15 +105,12 @@ std::string PeerMapping::map_for(int peer, const std::string& payload, Fd fd) {
 
 // Null if the place is taken for longer than a moment.
 std::shared_ptr<Mapping> PeerMapping::import_soon(const ExportRecord& record, Fd fd) {
-  const bool once = fd.valid();  // behind a descriptor there is no place that could be taken
-  for (const Deadline moment(kMomentS); !moment.passed(); std::this_thread::sleep_for(kBetweenTries)) {
-    try {
-      return device_->import_memory(record, std::move(fd));
-    } catch (const Error& error) {
-      if (once || error.code() != ErrorCode::system) throw;
-    }
+  std::shared_ptr<Mapping> mapping = device_->import_memory(record, std::move(fd));
+  for (const Deadline moment(kMomentS); mapping == nullptr && !moment.passed();) {
+    std::this_thread::sleep_for(kBetweenTries);
+    mapping = device_->import_memory(record, Fd());  // what comes with a descriptor is never refused so
   }
-  return nullptr;
+  return mapping;
 }
 
 std::uint64_t PeerMapping::offer(const MemoryInfo& info, int peer) {
@@ -182,6 +180,22 @@ void PeerMapping::ask_again_later(ExportedMemory& entry, int peer) {
   const bool again = before != exported_.end() && before->second.id == entry.id;
   entry.patience_ns = again ? std::min(2 * before->second.patience_ns, kLateNs) : kSoonNs;
   entry.again_ns = now_ns() + entry.patience_ns;
+}
+
+std::optional<std::uint64_t> PeerMapping::export_in_time(const void* address, std::size_t bytes, int peer) {
+  const Deadline deadline(std::min(timeout_s_, kSetUpS));
+  for (;;) {
+    const std::optional<std::uint64_t> there = export_to_peer(address, bytes, peer);
+    if (there || deadline.passed() || !is_pending(address, peer)) return there;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+bool PeerMapping::is_pending(const void* address, int peer) {
+  const MemoryInfo info = device_->inspect(address);
+  const std::lock_guard lock(mutex_);
+  const auto found = exported_.find({peer, info.base});
+  return found != exported_.end() && found->second.id == info.id && found->second.again_ns != 0;
 }
 
 // The answer that is known already, if there is one.

@@ -39,6 +39,9 @@ class PeerMapping {
   // Where `peer` addresses `address`; nothing if it cannot. Blocks for the peer's answer the first time.
   // Memory that cannot leave its process, other than plain host memory, is told in the log, once for each reason.
   std::optional<std::uint64_t> export_to_peer(const void* address, std::size_t bytes, int peer);
+  // The same for what is set up once: waits up to a second while the peer still lets go of freed memory at its place,
+  // where a message goes another way meanwhile.
+  std::optional<std::uint64_t> export_in_time(const void* address, std::size_t bytes, int peer);
   std::string why_not(const void* address, int peer);
   PeerMappingStatistics statistics();
 
@@ -104,6 +107,7 @@ class PeerMapping {
   std::string map_for(int peer, const std::string& payload, Fd fd);
   std::shared_ptr<Mapping> import_soon(const ExportRecord& record, Fd fd);
   void ask_again_later(ExportedMemory& entry, int peer);
+  bool is_pending(const void* address, int peer);
   std::optional<std::uint64_t> refuse(const MemoryInfo& info);
   std::string attach_for(int peer, const std::string& payload);
   Attached ask_to_attach(int peer);

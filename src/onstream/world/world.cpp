@@ -71,7 +71,7 @@ void World::register_memory(const void* address, std::size_t bytes) {
   fabric_->check([&] { return concat("the registration of ", bytes, " B"); });
   require(address != nullptr && bytes > 0, "register_memory: a null pointer or no bytes");
   for (int peer = 0; peer < size(); ++peer) {
-    if (fabric_->export_to_peer(address, bytes, peer)) continue;
+    if (fabric_->export_in_time(address, bytes, peer)) continue;
     fail(ErrorCode::unsupported, "rank ", peer, " cannot reach ", bytes, " B at ", address, ": ",
          fabric_->why_not(address, peer));
   }
@@ -127,7 +127,7 @@ Exchange World::isendrecv(const Outgoing& out, const Incoming& in) { return mess
 Status World::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
   return messages_->sendrecv(out, in, received);
 }
-std::optional<Status> World::sendrecv_ahead(const Outgoing& out, const Incoming& in, std::size_t* received) {
+std::optional<SendrecvEnds> World::sendrecv_ahead(const Outgoing& out, const Incoming& in, std::size_t* received) {
   return messages_->sendrecv_ahead(out, in, received);
 }
 Status World::wait(const std::shared_ptr<Request>& request) { return messages_->wait(request); }
@@ -156,7 +156,7 @@ std::shared_ptr<Plan> World::halo(void* array, const HaloSpec& spec, std::string
 // On one host by words in memory, a hundred times as fast as by the mesh.
 void World::barrier() {
   if (fabric_->network() != nullptr) return fabric_->barrier("a barrier");
-  team()->sync();
+  one_sided_->barrier();
 }
 
 void World::synchronize(Stream stream) {

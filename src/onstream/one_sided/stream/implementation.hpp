@@ -39,6 +39,7 @@ class OneSidedImplementation {
   void free(const std::shared_ptr<Segment>& segment);
   Remote symmetric(const void* address, int rank) const;
   SegmentView view(const Segment& segment);
+  void barrier();  // of the hosts of all ranks, by words of its own
   const std::shared_ptr<Team>& team() const {
     if (team_ == nullptr) fabric_->require_one_host("a team's one-sided calls");
     return team_;

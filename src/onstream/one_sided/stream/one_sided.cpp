@@ -354,6 +354,7 @@ void OneSided::free(const std::shared_ptr<Segment>& segment) { implementation_->
 Remote OneSided::symmetric(const void* address, int rank) const { return implementation_->symmetric(address, rank); }
 SegmentView OneSided::view(const Segment& segment) const { return implementation_->view(segment); }
 std::shared_ptr<Team> OneSided::team() const { return implementation_->team(); }
+void OneSided::barrier() { implementation_->barrier(); }
 Fabric& OneSided::fabric() const { return implementation_->fabric(); }
 bool OneSided::cpu_reaches(MemoryKind kind) const { return implementation_->cpu_reaches(kind); }
 

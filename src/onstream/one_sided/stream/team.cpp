@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/kernel/thread_lock.hpp"
 #include "onstream/one_sided/kernel/bodies.hpp"
 #include "onstream/one_sided/kernel/kernels.hpp"
 #include "onstream/one_sided/stream/implementation.hpp"
@@ -24,7 +25,8 @@ TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, Te
                    const std::vector<int>& members, std::vector<std::shared_ptr<Memory>>& tables) {
   const int mine = one_sided.rank();
   TeamView view;
-  view.waits = kind == TeamWords::CallerKind::host ? one_sided.host_waits() : one_sided.fabric().wait_view();
+  const bool by_host = kind == TeamWords::CallerKind::host || kind == TeamWords::CallerKind::world;
+  view.waits = by_host ? one_sided.host_waits() : one_sided.fabric().wait_view();
   view.size = static_cast<std::int32_t>(members.size());
   view.rank = static_cast<std::int32_t>(std::ranges::find(members, mine) - members.begin());
   view.flags = words.flags(kind, slot, mine);
@@ -36,7 +38,7 @@ TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, Te
     std::ranges::copy(theirs, view.theirs);
     return view;
   }
-  const MemoryKind memory = kind == TeamWords::CallerKind::host ? MemoryKind::pinned : MemoryKind::device;
+  const MemoryKind memory = by_host ? MemoryKind::pinned : MemoryKind::device;
   tables.push_back(one_sided.table_of(theirs.data(), theirs.size() * sizeof(theirs[0]), memory));
   view.further = reinterpret_cast<std::uint64_t* const*>(tables.back()->data());
   tables.push_back(one_sided.table_of(members.data(), members.size() * sizeof(members[0]), memory));
@@ -123,6 +125,7 @@ Team::Implementation::Implementation(OneSidedImplementation& one_sided, std::sha
   stream_ = view_of(TeamWords::CallerKind::stream);
   kernel_ = view_of(TeamWords::CallerKind::kernel);
   host_ = view_of(TeamWords::CallerKind::host);
+  if (slot_ == 0) world_ = view_of(TeamWords::CallerKind::world);
   rank_ = host_.rank;
 }
 
@@ -161,14 +164,14 @@ void Team::barrier(Stream stream) {
   if (own.one_sided_.note(stream) == Noted::captured) device.retain(stream, shared_from_this());
 }
 
-Status Team::Implementation::meet() {
-  const Status status = host_.barrier(HostGroup(0, 1));
+Status Team::Implementation::meet(const TeamView& view) {
+  const Status status = view.barrier(HostGroup(0, 1));
   if (status == Status::ok || one_sided_.fabric().failure()) return status;
-  const std::uint64_t number = HostGroup::load_relaxed(host_.number);
+  const std::uint64_t number = HostGroup::load_relaxed(view.number);
   std::string missing;
   bool left = false;
   for (int member = 0; member < size(); ++member) {
-    const bool came = static_cast<std::int64_t>(HostGroup::load_acquire(host_.flags + member) - number) >= 0;
+    const bool came = static_cast<std::int64_t>(HostGroup::load_acquire(view.flags + member) - number) >= 0;
     if (member == rank_ || came) continue;
     left = left || one_sided_.fabric().has_left(world_rank(member));
     missing += concat(missing.empty() ? "rank " : ", rank ", world_rank(member));
@@ -182,14 +185,18 @@ Status Team::Implementation::meet() {
   return status;
 }
 
-void Team::sync() {
-  Implementation& own = self();
-  Fabric& fabric = own.one_sided_.fabric();
+void Team::Implementation::meet(const TeamView& view, HostMeetings& meetings) {
+  Fabric& fabric = one_sided_.fabric();
   fabric.check([] { return std::string("a barrier"); });
-  const Status status = [&] {
-    const std::lock_guard lock(own.meetings_);
-    return own.meet();
-  }();
+  ThreadLock lock(view.waits, meetings.holder, meetings.ended);
+  require(lock.status() != Status::misused,
+          "a barrier: called while this thread is inside another one, as from a signal handler; call it after the "
+          "handler");
+  if (lock.status() == Status::timeout)
+    fabric.abort("a barrier waited for another thread's, which did not end in time");
+  const Status status = lock.held() ? meet(view) : lock.status();
+  if (lock.held()) HostGroup::store_relaxed(&meetings.ended, meetings.ended + 1);
+  lock.unlock();
   if (status == Status::ok) return;
   try {
     fabric.check_waited(status);
@@ -197,6 +204,13 @@ void Team::sync() {
     fail_named(DidNot::end, fabric.rank(), "a barrier", error);
   }
   fail(ErrorCode::aborted, "a barrier of the hosts of ", size(), " ranks was interrupted");
+}
+
+void Team::sync() { self().meet(self().host_, self().syncs_); }
+
+void OneSidedImplementation::barrier() {
+  auto& all = static_cast<Team::Implementation&>(*team());
+  all.meet(all.world_, all.barriers_of_world_);
 }
 
 std::vector<Team::Words> Team::exchange(const Words& mine) {

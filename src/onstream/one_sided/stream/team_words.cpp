@@ -21,7 +21,7 @@ TeamWords::TeamWords(Fabric& fabric)
       flag_bytes_(in_lines((static_cast<std::size_t>(size_) + 1) * sizeof(std::uint64_t))),
       host_bytes_(flag_bytes_ + in_lines(static_cast<std::size_t>(size_) * kExchangeBytes)),
       free_(slots_ == 64 ? ~std::uint64_t{0} : bit(slots_) - 1),
-      host_(fabric.segment(static_cast<std::size_t>(slots_) * host_bytes_, MemoryKind::pinned)),
+      host_(fabric.segment(static_cast<std::size_t>(slots_) * host_bytes_ + flag_bytes_, MemoryKind::pinned)),
       device_(fabric.segment(static_cast<std::size_t>(slots_) * 2 * flag_bytes_, MemoryKind::device)),
       zeroes_(fabric.own_memory()->take(2 * flag_bytes_)) {}
 
@@ -65,8 +65,9 @@ void TeamWords::release(int slot) {
 }
 
 std::uint64_t* TeamWords::flags(CallerKind kind, int slot, int rank) const {
+  if (kind == CallerKind::world) slot = slots_;  // behind all others
   const auto index = static_cast<std::size_t>(slot);
-  std::byte* const at = kind == CallerKind::host
+  std::byte* const at = kind == CallerKind::host || kind == CallerKind::world
                             ? host_->peer(rank) + index * host_bytes_
                             : device_->peer(rank) + (2 * index + (kind == CallerKind::kernel)) * flag_bytes_;
   return reinterpret_cast<std::uint64_t*>(at);

@@ -19,7 +19,8 @@ namespace onstream::one_sided {
 class TeamWords {
  public:
   static constexpr std::size_t kExchangeBytes = 32;  // of each member
-  enum class CallerKind { host, stream, kernel };
+  // `world`: the hosts in the world's own barrier, of slot 0 alone; apart from those of the team of all.
+  enum class CallerKind { host, world, stream, kernel };
 
   explicit TeamWords(Fabric& fabric);  // collective
 

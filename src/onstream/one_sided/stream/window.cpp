@@ -20,7 +20,7 @@ class WindowNotice {
     for (int peer = 0; peer < fabric.size(); ++peer) {
       if (bytes == 0) {
         text_ += "0\n";
-      } else if (const std::optional<std::uint64_t> there = fabric.export_to_peer(address, bytes, peer)) {
+      } else if (const std::optional<std::uint64_t> there = fabric.export_in_time(address, bytes, peer)) {
         text_ += concat(*there, '\n');
       } else {
         text_ += concat("not: ", fabric.why_not(address, peer), '\n');

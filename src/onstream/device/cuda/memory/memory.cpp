@@ -205,22 +205,24 @@ class RangeMapping final : public Mapping {
 // Another process's cudaMalloc memory. The driver counts the openings of one handle, so each mapping opens and closes.
 class IpcMapping final : public Mapping {
  public:
-  IpcMapping(Gpu& gpu, const ExportRecord& record) : gpu_(gpu), bytes_(record.bytes) {
+  // Null while an allocation that was freed is mapped at its place, or was until just now.
+  static std::shared_ptr<IpcMapping> open(Gpu& gpu, const ExportRecord& record) {
     const ControlPath path(gpu);
     cudaIpcMemHandle_t handle{};
     static_assert(sizeof(handle) == sizeof(record.handle));
     std::memcpy(&handle, record.handle.data(), sizeof(handle));
-    const cudaError_t result = cudaIpcOpenMemHandle(&address_, handle, cudaIpcMemLazyEnablePeerAccess);
-    if (result != cudaSuccess) {
-      forget_error();
-      // An allocation that was freed is still mapped at its place, or was until just now.
-      const bool taken = result == cudaErrorAlreadyMapped;
-      fail(taken ? ErrorCode::system : ErrorCode::unsupported, "GPU ", gpu.ordinal(), " cannot map ",
-           human_bytes(record.bytes), " of process ", record.pid, ", its GPU ", record.device_index,
-           " (CUDA IPC): ", text_of(result));
-    }
+    auto mapping = std::make_shared<IpcMapping>(gpu, record.bytes);
+    const cudaError_t result = cudaIpcOpenMemHandle(&mapping->address_, handle, cudaIpcMemLazyEnablePeerAccess);
+    if (result == cudaSuccess) return mapping;
+    mapping->address_ = nullptr;
+    forget_error();
+    if (result == cudaErrorAlreadyMapped) return nullptr;
+    fail(ErrorCode::unsupported, "GPU ", gpu.ordinal(), " cannot map ", human_bytes(record.bytes), " of process ",
+         record.pid, ", its GPU ", record.device_index, " (CUDA IPC): ", text_of(result));
   }
+  IpcMapping(Gpu& gpu, std::size_t bytes) : gpu_(gpu), bytes_(bytes) {}
   ~IpcMapping() override {
+    if (address_ == nullptr) return;
     try {
       const ControlPath path(gpu_);
       if (cudaIpcCloseMemHandle(address_) != cudaSuccess) forget_error();
@@ -241,7 +243,8 @@ class IpcMapping final : public Mapping {
 };
 
 std::shared_ptr<Mapping> open_ipc(Gpu& gpu, const ExportRecord& record) {
-  auto mapping = std::make_shared<IpcMapping>(gpu, record);
+  auto mapping = IpcMapping::open(gpu, record);
+  if (mapping == nullptr) return nullptr;
   // Opening has let this GPU reach the other one; inspect() shall know. Not if this process cannot see that GPU.
   const Current current(gpu);
   const int owner = static_cast<int>(attributes_of(mapping->data()).ordinal);

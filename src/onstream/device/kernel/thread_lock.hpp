@@ -1,0 +1,71 @@
+// ThreadLock: a word that holds the thread inside, for calls of the host that wait while they hold it.
+//
+// Unlike a mutex it waits as ops do: bounded, and until the world fails or the thread's interrupt hook says so. A call
+// of the thread that holds it already, as from a signal handler, is told so at once.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "onstream/device/kernel/wait.hpp"
+
+namespace onstream {
+
+class ThreadLock {
+ public:
+  // `ended` counts the calls that have come to their ends. status() is then ok, or tells why this one does not hold the
+  // lock: timeout (none ended for twice the deadline, so that the one inside passes its own first), aborted, or
+  // misused: this very thread holds it.
+  ThreadLock(const WaitView& wait, std::uint64_t& holder, const std::uint64_t& ended) : holder_(&holder) {
+    const std::uint64_t me = this_thread();
+    if (HostGroup::compare_swap(holder_, 0, me) != 0) [[unlikely]]
+      status_ = queue_up(wait, me, ended);
+  }
+  ~ThreadLock() { unlock(); }
+  ThreadLock(const ThreadLock&) = delete;
+  ThreadLock& operator=(const ThreadLock&) = delete;
+
+  // Whether this thread holds the lock whose word that is.
+  static bool is_mine(const std::uint64_t& holder) { return HostGroup::load_relaxed(&holder) == this_thread(); }
+
+  Status status() const { return status_; }
+  bool held() const { return status_ == Status::ok; }
+  // The next call may run from now on.
+  void unlock() {
+    if (held()) HostGroup::store_release(holder_, 0);  // pairs with compare_swap
+    status_ = Status::pending;
+  }
+
+ private:
+  static std::uint64_t this_thread() {
+    const pthread_t self = pthread_self();
+    std::uint64_t word = 0;
+    static_assert(sizeof self <= sizeof word);
+    std::memcpy(&word, &self, sizeof self);
+    return word;
+  }
+
+  // While `ended` changes, those before this call come to their ends.
+  Status queue_up(const WaitView& wait, std::uint64_t me, const std::uint64_t& ended) const {
+    if (is_mine(*holder_)) return Status::misused;
+    WaitView patient = wait;
+    patient.timeout_ns *= 2;
+    bool mine = false;
+    Status status = Status::ok;
+    while (!mine && status == Status::ok) {
+      const std::uint64_t before = HostGroup::load_relaxed(&ended);
+      status = wait_for_self(HostGroup(0, 1), patient, [&] {
+        mine = HostGroup::load_relaxed(holder_) == 0 && HostGroup::compare_swap(holder_, 0, me) == 0;
+        return mine || HostGroup::load_relaxed(&ended) != before;
+      });
+    }
+    return status;
+  }
+
+  std::uint64_t* holder_;
+  Status status_ = Status::ok;
+};
+
+}  // namespace onstream
