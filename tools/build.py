@@ -101,7 +101,7 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
         options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER={ccache}" for language in languages]
     if arguments.libmp:
         parts = [f"-DONSTREAM_{part}=OFF" for part in ("PYTHON", "TESTS", "BENCH")]
-        return [*options, *QUICK, *parts]
+        return [*options, *QUICK, *parts, "-DONSTREAM_PROGRAMS=ON"]
     if arguments.sanitize:
         parts = [f"-DONSTREAM_{part}=OFF" for part in ("BENCH", "COMPAT")]
         return [*options, *QUICK, *parts, f"-DONSTREAM_SANITIZE={arguments.sanitize}"]

@@ -171,7 +171,7 @@ CASE(a_sendrecv_that_gets_no_second_ticket_has_posted_nothing) {
     int b = -1;
     {
       const NoDescriptors limit;
-      CHECK_THROWS((void)world.sendrecv({&a, sizeof a, 0, {}}, {&b, sizeof b, 0, {}}, nullptr), "");
+      CHECK_THROWS((void)world.isendrecv({&a, sizeof a, 0, {}}, {&b, sizeof b, 0, {}}), "");
     }
     int c = 222;
     int d = -1;

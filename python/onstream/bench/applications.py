@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnsupportedError
 from . import environment, peers, programs
 from .cases import KIB, MIB, SIZES
 from .mpi import PeerMissing
@@ -92,7 +92,7 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
     if settings.ranks < 2:
         raise InvalidArgumentError(f"--ranks is {settings.ranks}; a program of these needs two")
     for application in APPLICATIONS:
-        programs.native(f"program_{application.name}")
+        _program(settings, application)
     where = environment.collect()
     folders, missing = _folders(settings)
     samples: dict[tuple[str, str, int, str], dict[str, list[float]]] = {}
@@ -114,9 +114,26 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
     }
 
 
+def _build(device: str) -> Path:
+    """The CMake tree whose programs run on the device: of the host, one without CUDA."""
+    folder = programs.build_folder()
+    has_cuda = "\nCMAKE_CUDA_COMPILER:" in (folder / "CMakeCache.txt").read_text()
+    return folder.with_name(f"{folder.name}-libmp") if has_cuda and device == "host" else folder
+
+
+def _program(settings: Settings, application: Application) -> Path:
+    program = _build(settings.device) / "bench" / f"program_{application.name}"
+    if not program.exists():
+        raise UnsupportedError(
+            f"there is no {program}; `make build` makes it, and where that has CUDA, `make libmp` those of the host device "
+            "on a machine without GPUs"
+        )
+    return program
+
+
 def _folders(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
     """The folder of the library of NCCL's interface that each run uses; and why a peer is missing."""
-    folders, missing = {"onstream": str(programs.build_folder() / "compat" / "nccl" / "drop_in")}, {}
+    folders, missing = {"onstream": str(_build(settings.device) / "compat" / "nccl" / "drop_in")}, {}
     if "nccl" in settings.vs:
         try:
             if settings.device != "cuda":
@@ -133,7 +150,7 @@ def _run(settings: Settings, application: Application, folder: str, file: str) -
     variables |= {"LD_LIBRARY_PATH": f"{folder}:{path}" if path else folder}
     variables |= {"NCCL_NVLS_ENABLE": os.environ.get("NCCL_NVLS_ENABLE", "0")}
     name = f"program_{application.name}"
-    start = programs.as_ranks(programs.native(name), settings.ranks, application.words(settings, file))
+    start = programs.as_ranks(_program(settings, application), settings.ranks, application.words(settings, file))
     finished = programs.execute(Program(name, start, variables), (), settings.limit_s)
     if finished.error is not None:
         raise finished.error
