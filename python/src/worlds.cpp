@@ -220,22 +220,16 @@ void barrier(PyWorld& self, nb::handle stream) {
   const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
   const bool one_host = world->fabric()->network() == nullptr;
   if (!choice.stream && !one_host) return run_together(self.state(), "barrier", [world] { world->barrier(); });
-  if (!choice.stream) {
-    const BlockingCall blocking(self.state());
-    interruptible(
-        [&] {
-          world->barrier();
-          return true;
-        },
-        [&] { abort_interrupted(*world, "barrier"); });
-    return;
-  }
-  world->fabric()->check([] { return std::string("a barrier"); });
-  if (one_host) return world->team()->barrier(*choice.stream);
-  const BlockingCall blocking(self.state());  // it waits for the other ranks where they compare their calls
+  if (choice.stream) world->fabric()->check([] { return std::string("a barrier"); });
+  if (choice.stream && one_host) return world->team()->barrier(*choice.stream);
+  const BlockingCall blocking(self.state());  // on a stream too it waits for the ranks where they compare their calls
   interruptible(
       [&] {
-        world->collective().run(collective::barrier(), *choice.stream);
+        if (choice.stream) {
+          world->collective().run(collective::barrier(), *choice.stream);
+        } else {
+          world->barrier();
+        }
         return true;
       },
       [&] { abort_interrupted(*world, "barrier"); });

@@ -147,8 +147,8 @@ struct Receive {
   ONSTREAM_BODY Status take(const Group& group) const {
     if (group.block() != 0) return help(group);
     Counters now;
-    const bool waits = counters(group, now);
-    if (group.sync_or(!waits)) return queue_up(group, now.number);
+    const bool behind = !counters(group, now);
+    if (group.sync_or(behind)) return queue_up(group, now.number);
     const bool large = capacity > offer_min;
     if (large && peer_destination != 0) return take_offered(group, now);
     if (large && group.blocks() > 1) [[unlikely]]

@@ -150,8 +150,8 @@ void MessageEngine::require_not_nested(const Outgoing& out, const Incoming& in) 
 // A small send through the ring of its tag, which ends at once. Nothing, and nothing done, where it might wait.
 std::optional<Status> MessageEngine::send_ahead(const Outgoing& message) {
   const auto& [source, bytes, peer, options] = message;
-  const bool may = options.path == Path::automatic && router_.may_choose(options.path) && !fabric_->is_remote(peer);
-  if (!on_host_ || !may || bytes > router_.most_ahead(options.tag)) return std::nullopt;
+  const bool may = router_.may_choose(options.path) && !fabric_->is_remote(peer);
+  if (!may || bytes > router_.most_ahead(options.tag)) return std::nullopt;
   lane::Send body = send_body(route_send(message, lane::Completion::ordered), bytes, view(peer, options.tag),
                               lane::Completion::ordered);
   StackTicket result;
