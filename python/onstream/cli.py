@@ -110,6 +110,9 @@ def run(
     Signals go to all ranks. Ctrl-Z stops them too, and no time counts until they are continued. Ranks ignore
     the signals that the command's caller ignores, as under nohup; but SIGPIPE and SIGXFSZ, which Python hides, are as usual.
 
+    The ranks of a host share its cores: OMP_NUM_THREADS, which OpenMP, numpy and torch obey, is so many for each, unless
+    it is set.
+
     A line of more than 16 MiB is cut, which it says. When standard output cannot be written, the job is ended.
 
     Other hosts are reached by ssh, which must ask for nothing, and have onstream at the same path (docs/hosts.md).

@@ -354,3 +354,13 @@ signal.pause()
     assert sorted(job.stdout.splitlines()) == [b"[0] \xe9\xff \xc3\xa9", b"[1] \xe9\xff \xc3\xa9"]
     assert job.stderr.splitlines()[0] == b"[1] bad \xe9\xff \xc3\xa9"
     assert job.stderr.splitlines()[-1] == b"[1] bad \xe9\xff \xc3\xa9"
+
+
+@pytest.mark.parametrize("given", [None, "7"])
+def test_the_ranks_share_the_cores_of_their_host(given: str | None) -> None:
+    cores = len(os.sched_getaffinity(0))
+    setting = "env -u OMP_NUM_THREADS" if given is None else f"env OMP_NUM_THREADS={given}"
+    for size in (1, 2 * cores):
+        said = shell(f"{setting} $RUN -n {size} $PYTHON -c 'import os; print(os.environ[\"OMP_NUM_THREADS\"])'")
+        told = [line.split()[-1] for line in said.stdout.splitlines()]
+        assert told == [given or str(max(1, cores // size))] * size, said

@@ -34,6 +34,8 @@ def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> 
     shared = {**os.environ, **added}
     shared.pop("ONSTREAM_PORT", None)
     shared.setdefault("PYTHONUNBUFFERED", "1")  # the output of a killed rank must not be lost
+    # numpy's, torch's and OpenMP's threads: else each rank has as many as there are cores, and all spin on the same.
+    shared.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // local_size)))
     # So that `python` is the one that has onstream, also when no environment was activated.
     shared["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), shared.get("PATH", os.defpath)])
     shared["ONSTREAM_SIZE"] = str(meeting.size)
