@@ -72,7 +72,7 @@ class RulesFile {
 CASE(size_decides_between_ll_store_and_copy) {
   Parameters parameters;
   parameters.ll_max_bytes = 8192;
-  parameters.host_ll_max_bytes = 4096;
+  parameters.host_plan_ll_max_bytes = 4096;
   parameters.copy_min_bytes = 1 << 20;
   CHECK(taken(reachable(8192), parameters) == Path::ll);
   CHECK(says(reachable(8192), parameters, "8 KiB <= ll_max_bytes 8 KiB"));

@@ -43,11 +43,12 @@ class Builder {
   void on_request(Operation operation, Link link, Path path, unsigned needs, const Cost& cost = {}) {
     add(operation, link, path, needs, cost).by_request = true;
   }
-  void ll(Operation operation, Link link, unsigned needs, const Cost& cost) {
+  Rule& ll(Operation operation, Link link, unsigned needs, const Cost& cost) {
     Rule& rule = add(operation, link, Path::ll, needs, cost);
     const bool cuda = link == Link::cuda;
     rule.to_bytes = bytes_in(cuda ? parameters_.ll_max_bytes : parameters_.host_ll_max_bytes);
     rule.to_parameter = cuda ? "ll_max_bytes" : "host_ll_max_bytes";
+    return rule;
   }
 
   static void from(Rule& rule, std::int64_t bytes, const char* parameter) {
@@ -95,7 +96,11 @@ class Builder {
 
   void plans(Link link) {
     const bool cuda = link == Link::cuda;
-    ll(Operation::plan, link, kSourceAccess | kDestinationAccess | kFitsLl, cuda ? kLl : Cost{});
+    Rule& lines = ll(Operation::plan, link, kSourceAccess | kDestinationAccess | kFitsLl, cuda ? kLl : Cost{});
+    if (!cuda) {
+      lines.to_bytes = bytes_in(parameters_.host_plan_ll_max_bytes);
+      lines.to_parameter = "host_plan_ll_max_bytes";
+    }
     if (cuda) {
       from(add(Operation::plan, link, Path::copy, kSourceAccess | kDestinationMapped | kFewPieces, kCopy),
            parameters_.copy_min_bytes, "copy_min_bytes");
