@@ -18,10 +18,11 @@ void add_bits(std::uint64_t* word, std::uint64_t bits) {
   std::atomic_ref<std::uint64_t>(*word).fetch_or(bits, std::memory_order_acq_rel);  // pairs with look_up()'s fence
 }
 
-// Spinning helps only while every rank has a core; otherwise it keeps the core from the rank that is waited for.
+// Spinning helps only while every rank has a core; otherwise it keeps the core from the rank that is waited for, which
+// the first look without success gives it.
 std::uint32_t spins(const Launch& launch, const Parameters& parameters) {
   constexpr double kRoundUs = 0.02;
-  return is_crowded(launch) ? 16 : static_cast<std::uint32_t>(std::min(parameters.host_spin_us / kRoundUs, 1e9));
+  return is_crowded(launch) ? 0 : static_cast<std::uint32_t>(std::min(parameters.host_spin_us / kRoundUs, 1e9));
 }
 
 }  // namespace
