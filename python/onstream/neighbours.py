@@ -8,7 +8,7 @@ another is the n-th that the other names from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,7 @@ class Neighbourhood:
             dims = [_arrays.rank_of(dim, "grid") for dim in grid]
             around = flags_per_dimension(periodic, len(dims))
             self._edges = _core.make_grid_neighbourhood(team, dims, around)
+        self._run_plain: Callable[..., bool] = self._edges.run_plain
 
     @property
     def sources(self) -> list[int]:
@@ -59,6 +60,8 @@ class Neighbourhood:
 
     def all_gather(self, array: Any, out: Any, *, algorithm: str = "auto", stream: Any = None) -> Any:
         """The array goes to every destination; `out` has as many elements of every source. Returns `out`."""
+        if self._run_plain("neighbour_all_gather", array, out, None, None, None, None, algorithm, stream):
+            return out
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
         self._check_size("all_gather", "out", target, source.nbytes * len(self.sources))
         unit = unit_of("all_gather", self._edges, (source, target), [source.nbytes])
@@ -67,6 +70,8 @@ class Neighbourhood:
 
     def all_to_all(self, array: Any, out: Any, *, algorithm: str = "auto", stream: Any = None) -> Any:
         """Part i of the array goes to destination i, and part i of `out` comes from source i. Returns `out`."""
+        if self._run_plain("neighbour_all_to_all", array, out, None, None, None, None, algorithm, stream):
+            return out
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
         parts = len(self.destinations)
         check_dealt(source, parts, "destinations")
@@ -82,6 +87,11 @@ class Neighbourhood:
         algorithm: str = "auto", stream: Any = None,
     ) -> Any:  # fmt: skip
         """all_to_all of parts of different lengths, in elements; both ends of an edge give the same."""
+        if self._run_plain(
+            "neighbour_all_to_all_v", array, out, send_counts, receive_counts, send_offsets, receive_offsets, algorithm,
+            stream,
+        ):  # fmt: skip
+            return out
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
         send = bytes_of(send_counts, source.item_bytes, "send_counts")
         receive = bytes_of(receive_counts, target.item_bytes, "receive_counts")

@@ -274,6 +274,7 @@ class PlanNeighbourhood(Neighbourhood):
         self._builder = builder
         self._home = builder._world
         self._edges = hood._edges
+        self._run_plain = lambda *_: False  # it would run at once
 
     def _run(self, call: _core.CollectiveCall, spans: Sequence[_arrays.Span], stream: Any, result: Any) -> Any:
         self._builder._add(self._edges, call, spans, stream)

@@ -8,9 +8,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "arguments.hpp"
@@ -29,12 +32,20 @@
 namespace onstream::python {
 namespace {
 
-OpKind kind_from(const std::string& name) {
+std::unordered_map<std::string_view, OpKind> kinds_by_name() {
+  std::unordered_map<std::string_view, OpKind> kinds;
   for (auto kind = OpKind::none; kind <= OpKind::neighbour_all_to_all_v;
        kind = static_cast<OpKind>(static_cast<std::uint64_t>(kind) + 1)) {
-    if (is_collective(kind) && name == name_of(kind)) return kind;
+    if (is_collective(kind)) kinds.emplace(name_of(kind), kind);
   }
-  fail(ErrorCode::invalid_argument, "there is no collective '", name, "'");
+  return kinds;
+}
+
+OpKind kind_from(const std::string& name) {
+  static const std::unordered_map<std::string_view, OpKind> kinds = kinds_by_name();
+  const auto found = kinds.find(name);
+  require(found != kinds.end(), "there is no collective '", name, "'");
+  return found->second;
 }
 
 struct PyCall {
@@ -280,6 +291,82 @@ bool run_plain(const PyTeam& self, const std::string& kind, nb::handle array, nb
   return true;
 }
 
+// A list or tuple of integers that are not negative, times `item`; false: anything else, or too large.
+bool sizes_from(nb::handle numbers, std::size_t item, std::vector<std::size_t>& sizes) {
+  if (PyList_CheckExact(numbers.ptr()) == 0 && PyTuple_CheckExact(numbers.ptr()) == 0) return false;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(numbers.ptr());
+  sizes.resize(static_cast<std::size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const number = PySequence_Fast_GET_ITEM(numbers.ptr(), i);
+    if (PyLong_CheckExact(number) == 0) return false;
+    const Py_ssize_t value = PyLong_AsSsize_t(number);
+    if (value < 0) {
+      PyErr_Clear();
+      return false;
+    }
+    if (__builtin_mul_overflow(static_cast<std::size_t>(value), item, &sizes[static_cast<std::size_t>(i)]))
+      return false;
+  }
+  return true;
+}
+
+// The offsets that were given, or those of parts that follow each other; false: such as sizes_from() refuses, or parts
+// that reach beyond `bytes`.
+bool offsets_from(nb::handle numbers, std::size_t item, const std::vector<std::size_t>& sizes, std::size_t bytes,
+                  std::vector<std::size_t>& offsets) {
+  if (!numbers.is_none()) {
+    if (!sizes_from(numbers, item, offsets) || offsets.size() != sizes.size()) return false;
+  } else {
+    offsets.resize(sizes.size());
+    std::exclusive_scan(sizes.begin(), sizes.end(), offsets.begin(), std::size_t{0});
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] > bytes || offsets[i] > bytes - sizes[i]) return false;
+  }
+  return true;
+}
+
+struct CountArguments {
+  nb::handle send, receive, send_offsets, receive_offsets;  // None: there are none
+};
+
+bool set_plain_counts(CollectiveCall& call, const CountArguments& counts, const PlainElements& from,
+                      const PlainElements& to) {
+  return sizes_from(counts.send, from.item_bytes, call.send_counts) &&
+         sizes_from(counts.receive, to.item_bytes, call.receive_counts) &&
+         offsets_from(counts.send_offsets, from.item_bytes, call.send_counts, from.bytes, call.send_offsets) &&
+         offsets_from(counts.receive_offsets, to.item_bytes, call.receive_counts, to.bytes, call.receive_offsets);
+}
+
+// Runs an exchange of plain host arrays along edges, as run_plain() does that of a team.
+bool run_plain_edges(const PyNeighbourhood& self, const std::string& name, nb::handle array, nb::handle out,
+                     nb::handle send_counts, nb::handle receive_counts, nb::handle send_offsets,
+                     nb::handle receive_offsets, nb::handle algorithm, nb::handle stream) {
+  std::string wanted;
+  if (!nb::try_cast(algorithm, wanted) || checks(self)) return false;
+  auto from = plain_elements(array, Access::read);
+  auto to = from ? plain_elements(out, Access::write) : std::nullopt;
+  if (!to || from->type != to->type) return false;
+  CollectiveCall call;
+  call.kind = kind_from(name);
+  call.input = from->address;
+  call.output = to->address;
+  call.algorithm = algorithm_of(wanted);
+  const auto runner = self.runner();
+  const std::size_t sources = runner->sources().size();
+  const std::size_t destinations = runner->destinations().size();
+  if (call.kind == OpKind::neighbour_all_to_all_v) {
+    if (!set_plain_counts(call, {send_counts, receive_counts, send_offsets, receive_offsets}, *from, *to)) return false;
+  } else {
+    const std::size_t parts = call.kind == OpKind::neighbour_all_gather ? 1 : destinations;
+    if (parts == 0 || from->count() % parts != 0) return false;
+    call.count = from->bytes / parts;
+    if (to->bytes != call.count * sources) return false;
+  }
+  run_call(self, call, {std::move(from->hold), std::move(to->hold)}, stream, std::nullopt);
+  return true;
+}
+
 // The hosts of a team meet; its streams play no part.
 void meet(const PyTeam& self) {
   CollectiveCall call = collective::barrier();
@@ -348,6 +435,10 @@ void bind_collectives(nb::module_& m) {
                    "Whether both ends of an edge compare every call before it runs.")
       .def("run", &run<PyNeighbourhood>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(),
            nb::arg("natural").none(), "As Team.run.")
+      .def("run_plain", &run_plain_edges, nb::arg("kind"), nb::arg("array").none(), nb::arg("out").none(),
+           nb::arg("send_counts").none(), nb::arg("receive_counts").none(), nb::arg("send_offsets").none(),
+           nb::arg("receive_offsets").none(), nb::arg("algorithm").none(), nb::arg("stream").none(),
+           "As Team.run_plain.")
       .def("planned", &planned<PyNeighbourhood>, nb::arg("call"), "For PlanBuilder.add.");
   m.def("make_grid_neighbourhood", &make_grid, nb::arg("team"), nb::arg("dims"), nb::arg("periodic"),
         "Collective over the world.");

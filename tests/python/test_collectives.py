@@ -145,6 +145,23 @@ def test_counts_may_differ(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_a_move_of_the_same_arrays_with_other_counts_is_another(device: str) -> None:
+    def body(world: ons.World) -> None:
+        mine = for_kernels(world, 10 * world.rank + np.arange(4))
+        out = for_kernels(world, np.zeros(8, dtype=int))
+        for first, second in [(1, 3), (3, 1), (2, 2), (1, 3)] * 3:
+            out[:] = -1
+            counts = (first, second)  # for rank 0, and for rank 1, from both
+            own = counts[world.rank]
+            world.all_to_all_v(mine, out, counts, [own, own])
+            begin = 0 if world.rank == 0 else first
+            parts = [10 * rank + begin + i for rank in range(2) for i in range(own)]
+            assert out.tolist() == parts + [-1] * (8 - len(parts))
+
+    on_threads(2, body, device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_captured_all_reduce_is_replayed(device: str) -> None:
     def body(world: ons.World) -> None:
         values = world.zeros(4, "int64", kind="pinned")

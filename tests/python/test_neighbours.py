@@ -237,3 +237,62 @@ def test_what_does_not_fit_along_edges_is_told() -> None:
             hood.all_gather(np.zeros(length), np.zeros(2 * length))
 
     ons.run_threads(2, body, device="host", timeout_s=60)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_exchange_of_the_same_arrays_with_other_counts_is_another(device: str) -> None:
+    def body(world: ons.World) -> None:
+        peer = 1 - world.rank
+        hood = world.neighbourhood(sources=[peer, peer], destinations=[peer, peer])
+        mine = for_kernels(world, 100.0 * world.rank + np.arange(6))
+        theirs = 100.0 * peer + np.arange(6)
+        out = for_kernels(world, np.zeros(6))
+        # The first and the third have the sums of the second and the fourth.
+        for counts, offsets in [
+            ((2, 4), (0, 2)),
+            ((4, 2), (0, 4)),
+            ((3, 3), (3, 0)),
+            ((3, 3), (0, 3)),
+            ((0, 1), (0, 5)),
+        ] * 3:
+            out[:] = -1
+            assert (
+                hood.all_to_all_v(mine, out, counts, list(counts), send_offsets=offsets, receive_offsets=offsets) is out
+            )
+            expected = np.full(6, -1.0)
+            for count, at in zip(counts, offsets, strict=True):
+                expected[at : at + count] = theirs[at : at + count]
+            assert out.tolist() == expected.tolist()
+
+    on_threads(2, body, device)
+
+
+def test_an_exchange_reads_its_arrays_anew_each_time() -> None:
+    def body(world: ons.World) -> None:
+        peer = 1 - world.rank
+        hood = world.neighbourhood(sources=[peer], destinations=[peer])
+        for value in range(20):
+            mine, out = np.full(64, value + 0.5 * world.rank), np.zeros(64)  # often at the addresses of the last
+            (hood.all_gather if value % 2 else hood.all_to_all)(mine, out)
+            assert set(out) == {value + 0.5 * peer}
+
+    on_threads(2, body)
+
+
+def test_counts_that_an_exchange_cannot_have_are_named() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        hood = world.neighbourhood(sources=[0], destinations=[0])
+        array, out = np.zeros(4), np.zeros(4)
+        for send, receive, text in [
+            ([-1], [1], r"send_counts has a negative entry: \[-1\]"),
+            ([1], [2**70], "receive_counts|too large|reach"),
+            ([2**61], [1], "`array` has 32 bytes, but counts and offsets reach"),
+            ([1], [5], "`out` has 32 bytes, but counts and offsets reach 40"),
+            ([1, 1], [1], "send_counts has 2 entries"),
+        ]:
+            for _ in range(2):  # also once a good one is known
+                with pytest.raises((ons.InvalidArgumentError, OverflowError), match=text):
+                    hood.all_to_all_v(array, out, send, receive)
+                hood.all_to_all_v(array, out, [1], [1])
+        with pytest.raises(TypeError):
+            hood.all_to_all_v(array, out, [1.5], [1])

@@ -9,8 +9,13 @@ namespace onstream::collective {
 
 namespace {
 
-// A call that a few words say all of.
-bool is_plain(const CollectiveCall& call) { return !call.combine && call.user_kernels == nullptr && !is_v(call.kind); }
+// A call that a few words and its counts say all of.
+bool is_plain(const CollectiveCall& call) { return !call.combine && call.user_kernels == nullptr; }
+
+bool same_counts(const CollectiveCall& one, const CollectiveCall& other) {
+  return one.send_counts == other.send_counts && one.receive_counts == other.receive_counts &&
+         one.send_offsets == other.send_offsets && one.receive_offsets == other.receive_offsets;
+}
 
 }  // namespace
 
@@ -37,18 +42,19 @@ CallCache::Words CallCache::words_of(const CollectiveCall& call) {
           word(deterministic)};
 }
 
-std::size_t CallCache::place_of(const Words& words) {
+std::size_t CallCache::place_of(const Words& words, const std::vector<std::size_t>& counts) {
   constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;  // Fibonacci hashing: Knuth, TAOCP volume 3, 6.4
   std::uint64_t mixed = 0;
   for (const std::uint64_t word : words) mixed = std::rotl(mixed, 9) ^ word;
+  for (const std::size_t count : counts) mixed = std::rotl(mixed, 9) ^ count;
   return mixed * kGolden >> (64 - std::bit_width(kEntries - 1));
 }
 
 const CompiledCall* CallCache::find(const CollectiveCall& call, const Device& device) {
   if (!is_plain(call)) return nullptr;
   const Words words = words_of(call);
-  CacheEntry& entry = entries_[place_of(words)];
-  if (entry.work == nullptr || entry.words != words) return nullptr;
+  CacheEntry& entry = entries_[place_of(words, call.receive_counts)];
+  if (entry.work == nullptr || entry.words != words || !same_counts(entry.call, call)) return nullptr;
   const std::uint64_t frees = device.frees();
   for (Looked& buffer : entry.buffers) {
     if (buffer.address == nullptr || (buffer.frees == frees && device.counts_frees_of(buffer.info))) continue;
@@ -58,11 +64,10 @@ const CompiledCall* CallCache::find(const CollectiveCall& call, const Device& de
   return entry.work.get();
 }
 
-void CallCache::keep(const CollectiveCall& call, const Buffers& buffers,
-                     std::shared_ptr<const CompiledCall> work) noexcept {
+void CallCache::keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const CompiledCall> work) {
   if (!is_plain(call) || !work->by_lines) return;
   const Words words = words_of(call);
-  entries_[place_of(words)] = {words, buffers, std::move(work)};
+  entries_[place_of(words, call.receive_counts)] = {words, call, buffers, std::move(work)};
 }
 
 void CallCache::forget() noexcept { entries_ = {}; }

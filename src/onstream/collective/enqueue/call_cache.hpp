@@ -1,6 +1,6 @@
-// CallCache: the compiled calls of a channel's newest calls. A solver asks for the same reductions again and again; the
-// cache skips their checks, choice and preparation. It looks again only at the memory at their addresses, as memory
-// comes and goes.
+// CallCache: the compiled calls of the newest calls of a channel or a neighbourhood. A solver asks for the same
+// reductions and exchanges again and again; the cache skips their checks, choice and preparation. It looks again only
+// at the memory at their addresses, as memory comes and goes.
 //
 // It serves calls by LL lines, which ask no peer for its addresses. Plain host memory that a call has had is not looked
 // at again: that would take a call of the system. Not thread-safe: the caller holds the channel's order.
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "onstream/collective/call/call.hpp"
 #include "onstream/device.hpp"
@@ -32,22 +33,23 @@ class CallCache {
   // keep() or forget().
   const CompiledCall* find(const CollectiveCall& call, const Device& device);
   // Keeps `work` in place of an older entry, or does nothing if such work is not kept.
-  void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const CompiledCall> work) noexcept;
+  void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const CompiledCall> work);
   // Forgets all entries: their work is out of date, as the channel's view or its blocks have changed.
   void forget() noexcept;
 
  private:
   static constexpr std::size_t kWords = 14;
-  using Words = std::array<std::uint64_t, kWords>;  // all that tells calls apart
+  using Words = std::array<std::uint64_t, kWords>;  // all that tells calls apart, beside their counts
   struct CacheEntry {
     Words words{};
+    CollectiveCall call;  // for its counts
     Buffers buffers;
     std::shared_ptr<const CompiledCall> work;
   };
   static constexpr std::size_t kEntries = 16;
 
   static Words words_of(const CollectiveCall& call);
-  static std::size_t place_of(const Words& words);
+  static std::size_t place_of(const Words& words, const std::vector<std::size_t>& counts);
 
   std::array<CacheEntry, kEntries> entries_;  // each call has one place
 };

@@ -28,6 +28,7 @@ class EdgeChannel {
   std::size_t device_bytes() const { return ground_->shared->bytes() + ground_->own->bytes(); }
 
   Order order;
+  CallCache recent;  // whoever holds the order's mutex uses it
 
  private:
   void fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t half);

@@ -92,24 +92,38 @@ class Neighbourhood::Implementation {
   const std::vector<int>& destinations() const { return destinations_; }
   std::size_t device_bytes() const { return channel_ == nullptr ? 0 : channel_->device_bytes(); }
 
-  void run(const CollectiveCall& call, Stream stream) { runner_.enqueue(order(), stream, prepare_compared(call)); }
-  void run(const CollectiveCall& call) { runner_.run_and_wait(order(), prepare_compared(call)); }
+  void run(const CollectiveCall& call, Stream stream) {
+    if (CachedCall again = find_again(call)) {
+      runner_.enqueue_next(order(), stream, *again.work);
+    } else {
+      runner_.enqueue(order(), stream, *work_of(call));
+    }
+  }
+
+  void run(const CollectiveCall& call) {
+    if (CachedCall again = find_again(call)) {
+      runner_.run_next(order(), std::move(again.held), *again.work);
+    } else {
+      runner_.run_and_wait(order(), *work_of(call));
+    }
+  }
 
  private:
   friend class Neighbourhood::PlannedExchange;
 
   // --- arguments ---
 
-  void check_buffers(const CollectiveCall& call, const Parts& parts) const {
+  collective::Buffers check_buffers(const CollectiveCall& call, const Parts& parts) const {
     const std::size_t in = parts.input_bytes;
     const std::size_t out = parts.output_bytes;
-    runner_.check_buffer(call, "input", call.input, in);
-    runner_.check_buffer(call, "output", call.output, out);
+    const collective::Buffers buffers = {runner_.check_buffer(call, "input", call.input, in),
+                                         runner_.check_buffer(call, "output", call.output, out)};
     const auto* input = static_cast<const std::byte*>(call.input);
     const auto* output = static_cast<const std::byte*>(call.output);
     require(in == 0 || out == 0 || input + in <= output || output + out <= input, name_of(call.kind), ": the input of ",
             in, " B at ", call.input, " and the output of ", out, " B at ", call.output,
             " overlap; along edges nothing goes in place");
+    return buffers;
   }
 
   collective::MachineTraits machine() const {
@@ -144,19 +158,28 @@ class Neighbourhood::Implementation {
          " needs all ranks on one host; leave the algorithm out");
   }
 
-  // The parts that the call moves. Throws the error of a call that cannot work on this rank.
-  Parts checked(const CollectiveCall& call) const {
+  struct CheckedCall {
+    Parts parts;  // that it moves
+    collective::Buffers buffers;
+  };
+
+  void check_world(const CollectiveCall& call) const {
     fabric_->check([&] { return collective::what_of(call); });
+  }
+
+  // Throws the error of a call that cannot work on this rank.
+  CheckedCall checked(const CollectiveCall& call) const {
+    check_world(call);
     require(collective::is_of_neighbours(call.kind), "a neighbourhood does neighbour_all_gather, neighbour_all_to_all ",
             "and neighbour_all_to_all_v, not ", name_of(call.kind));
     require(call.channel == 0, name_of(call.kind), ": channel ", call.channel,
             " does not exist; a neighbourhood is a channel of its own");
     Parts parts = collective::parts_of(call, edges_);
-    check_buffers(call, parts);
+    const collective::Buffers buffers = check_buffers(call, parts);
     require(parts.most <= small(call) || call.algorithm != Algorithm::ll, name_of(call.kind),
             ": algorithm ll cannot: ", parts.most, " B along one edge do not fit the slots of ", small(call),
             " B (collective_bytes)");
-    return parts;
+    return {std::move(parts), buffers};
   }
 
   // For calls that a rank outside the team cannot make.
@@ -164,16 +187,41 @@ class Neighbourhood::Implementation {
     const int rank = fabric_->rank();
     require(std::ranges::count(ranks_, rank) > 0, name_of(call.kind), ": rank ", rank,
             " is not in the team of this neighbourhood");
-    return checked(call);
+    return checked(call).parts;
   }
 
   // --- work ---
 
+  // The work of an equal call before. Nobody else uses the order meanwhile.
+  struct CachedCall {
+    std::unique_lock<std::mutex> held;
+    const CompiledCall* work = nullptr;  // null: nothing that this one could be
+
+    explicit operator bool() const { return work != nullptr; }
+  };
+  CachedCall find_again(const CollectiveCall& call) {
+    if (channel_ == nullptr || checking_ != nullptr) return {};
+    check_world(call);
+    std::unique_lock held(channel_->order.mutex);
+    const CompiledCall* const work = channel_->recent.find(call, *device_);
+    if (work == nullptr) return {};
+    if (!channel_->budget().takes_next_call(work->most)) {  // calls have another number of blocks now
+      channel_->recent.forget();
+      return {};
+    }
+    return {std::move(held), work};
+  }
+
   // Compares the call with those of the other ends, in the checking mode.
-  CompiledCall prepare_compared(const CollectiveCall& call) {
-    const Parts parts = checked(call);
+  std::shared_ptr<const CompiledCall> work_of(const CollectiveCall& call) {
+    const CheckedCall good = checked(call);
     if (checking_ != nullptr) checking_->check(*fabric_, call, edges_);
-    return prepare(call, parts);
+    auto work = std::make_shared<const CompiledCall>(prepare(call, good.parts));
+    if (channel_ != nullptr && checking_ == nullptr && !work->empty()) {
+      const std::lock_guard lock(channel_->order.mutex);
+      channel_->recent.keep(call, good.buffers, work);
+    }
+    return work;
   }
 
   // Empty: this rank has no edges. May ask peers to map the output, and block for their answer.
@@ -181,8 +229,10 @@ class Neighbourhood::Implementation {
     if (channel_ == nullptr) return between_hosts(call, parts);
     CompiledCall work;
     work.buffers = {call.input, call.output};
-    work.add(half_ <= collective::kFewEdges ? launching<collective::kFewEdges>(call, parts)
-                                            : launching<collective::kMostEdges>(call, parts));
+    work.most = channel_->budget().of_next_call();
+    work.by_lines = parts.most <= small(call);
+    work.add(half_ <= collective::kFewEdges ? launching<collective::kFewEdges>(call, parts, work.most)
+                                            : launching<collective::kMostEdges>(call, parts, work.most));
     return work;
   }
 
@@ -211,7 +261,7 @@ class Neighbourhood::Implementation {
   }
 
   template <int kMost>
-  KernelLaunch launching(const CollectiveCall& call, const Parts& parts) {
+  KernelLaunch launching(const CollectiveCall& call, const Parts& parts, int most) {
     MoveEdges<kMost> body;
     body.view = channel_->view();
     body.input = static_cast<const std::byte*>(call.input);
@@ -252,7 +302,7 @@ class Neighbourhood::Implementation {
     if (body.outs == 0 && body.ins == 0) return out;
     const auto table = kMost == collective::kFewEdges ? collective::AddressTable::near : collective::AddressTable::far;
     const std::size_t lines = std::max(body.outs * body.out_lines, body.ins * body.in_lines);
-    out.set(collective::move_edges_kernel(table), body, grid_of(lines, large));
+    out.set(collective::move_edges_kernel(table), body, grid_of(lines, large, static_cast<std::size_t>(most)));
     return out;
   }
 
@@ -262,8 +312,7 @@ class Neighbourhood::Implementation {
     return fabric_->export_to_peer(address, bytes, peer).value_or(0);
   }
 
-  Grid grid_of(std::size_t lines, std::size_t large) const {
-    const auto most = static_cast<std::size_t>(channel_->budget().of_next_call());
+  Grid grid_of(std::size_t lines, std::size_t large, std::size_t most) const {
     if (device_->kind() == DeviceKind::host) return {1, 1};
     const Parameters& parameters = fabric_->parameters();
     const auto up = [](std::size_t n, std::int64_t each) {
