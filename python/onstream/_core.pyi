@@ -106,6 +106,9 @@ class Graph:
         block. Raises if the world has failed.
         """
 
+def wait_all(requests: list, stream: object | None) -> None:
+    """Use World.wait_all()."""
+
 class Request:
     """A message on its way. Made by World.isend() and World.irecv()."""
 
@@ -117,11 +120,6 @@ class Request:
         stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.
         Waiting again is allowed: it returns, or raises, the same once more.
         """
-
-    @property
-    def _receives(self) -> bool: ...
-
-    def _end(self, stream: object | None) -> bool: ...
 
     def test(self) -> bool:
         """
@@ -708,6 +706,9 @@ class Neighbourhood:
 
     def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: tuple[int, bool] | None) -> None:
         """As Team.run."""
+
+    def run_plain(self, kind: str, array: object | None, out: object | None, send_counts: object | None, receive_counts: object | None, send_offsets: object | None, receive_offsets: object | None, algorithm: object | None, stream: object | None) -> bool:
+        """As Team.run_plain."""
 
     def planned(self, call: CollectiveCall) -> PlannedCall:
         """For PlanBuilder.add."""

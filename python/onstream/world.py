@@ -122,24 +122,7 @@ class World(_core.World, Teams):
 
         It blocks for those posted without a stream, and for all of them with stream="host".
         """
-        every = list(requests)
-        for number, request in enumerate(every):
-            if not isinstance(request, _core.Request):
-                raise TypeError(
-                    f"wait_all: request {number} is {request!r} of type {type(request).__name__}, but must be a Request "
-                    "of isend() or irecv()"
-                )
-        failure: Error | None = None
-        # Receives first: a peer's wait for its send may end only once they have fetched its data.
-        for request in sorted(every, key=lambda one: not one._receives):
-            try:
-                request._end(stream)
-            except Error as error:  # of the world, not of this message
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        for request in every:
-            request.wait(stream)
+        _core.wait_all(list(requests), stream)
 
     # --- collectives: see collectives.py ---
 

@@ -3,7 +3,9 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
+#include <vector>
 
 #include "bind.hpp"
 #include "errors.hpp"
@@ -319,7 +321,43 @@ std::string PyRequest::text() const {
   return concat(what, ", ended: ", name_of(status_), shorter ? concat(", ", received_, " B came") : "");
 }
 
+namespace {
+
+PyRequest& request_at(const nb::list& requests, std::size_t number) {
+  const nb::handle one = requests[number];
+  PyRequest* request = nullptr;
+  if (nb::try_cast(one, request) && request != nullptr) return *request;
+  throw nb::type_error(concat("wait_all: request ", number, " is ", nb::repr(one).c_str(), " of type ",
+                              nb::str(one.type().attr("__name__")).c_str(),
+                              ", but must be a Request of isend() or irecv()")
+                           .c_str());
+}
+
+// The list keeps them alive.
+void wait_all(const nb::list& requests, nb::handle stream) {
+  std::vector<PyRequest*> every;
+  every.reserve(requests.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) every.push_back(&request_at(requests, i));
+  std::exception_ptr failure;
+  // Receives first: a peer's wait for its send may end only once they have fetched its data.
+  for (const OpKind kind : {OpKind::recv, OpKind::send}) {
+    for (PyRequest* request : every) {
+      if (request->posted().kind != kind) continue;
+      try {
+        request->end(stream);
+      } catch (const Error&) {  // of the world, not of this message
+        if (failure == nullptr) failure = std::current_exception();
+      }
+    }
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+  for (PyRequest* request : every) request->wait(stream);
+}
+
+}  // namespace
+
 void bind_requests(nb::module_& m) {
+  m.def("wait_all", &wait_all, nb::arg("requests"), nb::arg("stream").none(), "Use World.wait_all().");
   nb::class_<PyRequest>(m, "Request", "A message on its way. Made by World.isend() and World.irecv().")
       .def(
           "wait", &PyRequest::wait, nb::arg("stream") = nb::none(),
@@ -329,8 +367,6 @@ void bind_requests(nb::module_& m) {
           "once, also for host arrays; the data is there for later work of that stream, and for the host after\n"
           "stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.\n"
           "Waiting again is allowed: it returns, or raises, the same once more.")
-      .def_prop_ro("_receives", [](const PyRequest& self) { return self.posted().kind == OpKind::recv; })
-      .def("_end", &PyRequest::end, nb::arg("stream").none())
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
       .def_prop_ro("peer", [](const PyRequest& self) { return self.posted().peer; })
