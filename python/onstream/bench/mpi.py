@@ -94,7 +94,8 @@ def for_python(mpi: Mpi, folder: Path, ranks: int) -> Program:
             found = next(iter(home.glob("**/mpi4py/__init__.py")), None)
     if found is None:
         raise PeerMissing(f"{MPI4PY.name} {MPI4PY.version} was installed in {home}, but is not in it")
-    library = compiler.parent.parent / "lib" / "libmpi.so"
+    folder = compiler.parent.parent / "lib"
+    library = next(iter(folder.glob("libmpi.so.*")), folder / "libmpi.so")  # the wheel's libmpi.so is a linker script
     environment = {"PYTHONPATH": str(found.parents[1]), "MPI4PY_LIBMPI": str(library)}
     return Program(name=mpi.name, start=(*starter(mpi, compiler, ranks), sys.executable), environment=environment)
 

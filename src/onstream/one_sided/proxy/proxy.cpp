@@ -67,7 +67,7 @@ void Proxy::serve() {
   try {
     for (std::uint32_t idle = 0; !stopping_.load(std::memory_order_relaxed); ++idle) {
       if (look()) idle = 0;
-      HostGroup::pause(idle, kSpins);
+      HostGroup::pause(idle, kSpins, HostGroup::kFewYields);
     }
   } catch (const RefusedRequest& refusal) {
     fabric_.abort(refusal.story);
