@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
-from .collectives import Collectives
 from .errors import InvalidArgumentError
+from .objects import Objects
 
 if TYPE_CHECKING:
     from .world import World
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Choice = tuple[int | None, int, tuple[int, ...]]
 
 
-class Teams(Collectives):
+class Teams(Objects):
     """The methods that World and Team share: ranks, and teams of them."""
 
     @property

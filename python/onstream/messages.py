@@ -1,0 +1,91 @@
+"""Messages of Python objects, and others that are made of sends and receives. World has them.
+
+An object goes as plain messages of its tag, on the host: the first tells the size, and has all of a small object; the others
+are pieces of PIECE_BYTES at most. So a receiver that refuses an object takes its pieces, one after the other, into the
+same memory, and the next message of the tag is intact.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from .errors import InvalidArgumentError, TruncatedError
+from .parcels import MAX_BYTES, Bytes, bound_of, buffer_sizes, pack, too_large, unpack
+
+PIECE_BYTES = 1 << 20
+FIRST_BYTES = 4096
+_HEAD = struct.Struct("<8sqq")  # the mark, bytes of the front, and of the parcel
+_MARK = b"onsobj\x01\n"
+
+
+class Messages(_core.World):
+    """The messages of a world that its compiled base lacks."""
+
+    def send_object(self, obj: Any, peer: int, *, tag: int = 0) -> None:
+        """Sends any object that can be pickled to recv_object() on `peer`. Blocks, as send() of host arrays does.
+
+        Pickled by protocol 5, for ranks that trust each other; the memory of contiguous arrays in it is sent as it lies.
+        Raises InvalidArgumentError, before anything is sent, for an object that cannot be pickled.
+        """
+        front, buffers = pack("send_object", obj)
+        head = _HEAD.pack(_MARK, front.nbytes, front.nbytes + sum(buffer.nbytes for buffer in buffers))
+        inline = _HEAD.size + front.nbytes <= FIRST_BYTES
+        self.send(head + front.tobytes() if inline else head, peer, tag=tag, stream="host")
+        for block in buffers if inline else [front, *buffers]:
+            for at in range(0, block.nbytes, PIECE_BYTES):
+                self.send(block[at : at + PIECE_BYTES], peer, tag=tag, stream="host")
+
+    def recv_object(self, peer: int, *, tag: int = 0, max_bytes: int = MAX_BYTES) -> Any:
+        """Receives an object of send_object(). Blocks. Unpickling runs code that the sender chooses.
+
+        max_bytes: the largest object, pickle and arrays together, that this rank takes. Raises TruncatedError for a
+        larger one, without making room for it, and InvalidArgumentError for a message that is no object, or an object
+        that cannot be unpickled here. Later messages of the tag are intact after each of these.
+        """
+        bound = bound_of(max_bytes)
+        first = self._first(peer, tag)
+        _, front_nbytes, nbytes = _HEAD.unpack_from(first.data)
+        inline = first.nbytes > _HEAD.size
+        left = nbytes - (front_nbytes if inline else 0)
+        if nbytes > bound:
+            self._drain(left, peer, tag)
+            raise too_large("recv_object", peer, nbytes, "this rank", bound)
+        front = first[_HEAD.size :] if inline else self._filled(front_nbytes, peer, tag)
+        buffers = [self._filled(size, peer, tag) for size in buffer_sizes(front)]
+        return unpack("recv_object", peer, front, buffers)
+
+    def _first(self, peer: int, tag: int) -> Bytes:
+        room = np.empty(FIRST_BYTES, np.uint8)
+        try:
+            got = self.recv(room, peer, tag=tag, stream="host") or 0
+        except TruncatedError:
+            got = 0
+        if got < _HEAD.size or room[: len(_MARK)].tobytes() != _MARK:
+            raise InvalidArgumentError(
+                f"recv_object: rank {peer} sent a message with tag {tag} that is no object; send_object() sends objects, and "
+                "recv() receives all other messages"
+            )
+        return room[:got]
+
+    def _filled(self, nbytes: int, peer: int, tag: int) -> Bytes:
+        block = np.empty(nbytes, np.uint8)
+        for at in range(0, nbytes, PIECE_BYTES):
+            self._piece(block[at : at + PIECE_BYTES], peer, tag)
+        return block
+
+    def _piece(self, room: Bytes, peer: int, tag: int) -> None:
+        got = self.recv(room, peer, tag=tag, stream="host")
+        if got != room.nbytes:
+            raise InvalidArgumentError(
+                f"recv_object: a message of {got} bytes came from rank {peer} with tag {tag} where {room.nbytes} bytes of an "
+                "object were due; another thread sends with this tag"
+            )
+
+    def _drain(self, nbytes: int, peer: int, tag: int) -> None:
+        room = np.empty(min(nbytes, PIECE_BYTES), np.uint8)
+        while nbytes > 0:
+            nbytes -= self.recv(room, peer, tag=tag, stream="host") or nbytes
