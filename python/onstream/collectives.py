@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _arrays, _core, _values
+from . import _arrays, _core, _values, scalars
 from .errors import InvalidArgumentError
 from .neighbours import (
     FLOATS,
@@ -68,7 +68,8 @@ class Collectives:
         have min, max, band, bor and bxor alone. On the host device `op` may also be a function, op(a, b) of numpy
         arrays, where `a` is of lower ranks; it returns the combined array, and is associative but need not commute.
         deterministic: an `algorithm` that adds in another order than that of the ranks is refused where that changes
-        bits.
+        bits. A number in place of the array (int as int64, float, complex, bool, or numpy's): returns the reduced number, of
+        the same type; the call blocks, and sums of integers wrap around as those of arrays do.
         """
         return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
@@ -76,14 +77,14 @@ class Collectives:
         self, array: Any, out: Any = None, *, root: int = 0, op: Op = "sum", factor: float = 1, channel: int = 0,
         algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """all_reduce for the root alone; on the others `out` stays as it is, and may be left out."""
+        """all_reduce for the root alone; on the others `out` stays as it is, and may be left out. Of a number: None there."""
         return self._reduce("reduce", array, out, op, factor, root, channel, algorithm, deterministic, stream)
 
     def scan(
         self, array: Any, out: Any = None, *, exclusive: bool = False, op: Op = "sum", factor: float = 1,
         channel: int = 0, algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays)."""
+        """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays). Or of a number."""
         kind = "exclusive_scan" if _values.flag_of(exclusive, "exclusive") else "scan"
         return self._reduce(kind, array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
@@ -99,9 +100,14 @@ class Collectives:
     def broadcast(
         self, array: Any, *, root: int = 0, channel: int = 0, algorithm: str = "auto", stream: Any = None
     ) -> Any:
-        """The root's array for all, in place. Returns the array."""
+        """The root's array for all, in place. Returns the array.
+
+        A number in place of the array: returns the root's; all ranks give one of its type. The call blocks.
+        """
         if self._run_plain("broadcast", array, None, "sum", root, channel, algorithm, stream):
             return array
+        if scalars.is_number(array):
+            return self._broadcast_number(array, root, channel, algorithm, stream)
         span = self._span(array, writable=True)
         call = self._move("broadcast", span, span, span.nbytes, root, channel, algorithm)
         return self._run(call, (span,), stream, array)
@@ -243,6 +249,9 @@ class Collectives:
         if simple and self._run_plain(kind, array, out, op, root, channel, algorithm, stream):
             return result
         receives = kind != "reduce" or self._members.rank == root
+        if scalars.is_number(array):
+            options = (op, factor, root, channel, algorithm, deterministic)
+            return self._reduce_number(kind, array, out, options, stream, receives)
         source = self._span(array, writable=out is None and receives)
         type_name = source.dtype if callable(op) else _type_of(source, array)
         target = source if out is None else self._span(out, writable=receives)
@@ -270,6 +279,28 @@ class Collectives:
         if deterministic:
             call.set_deterministic()
         return self._run(call, (source, target), stream, result)
+
+    def _reduce_number(
+        self, kind: str, value: Any, out: Any, options: tuple[Op, float, int, int, str, bool], stream: Any, receives: bool
+    ) -> Any:  # fmt: skip
+        scalars.check_options(kind, out, stream)
+        array = self._number(kind, value)
+        result = self._reduce(kind, array, None, *options, "host")
+        if result is not array:
+            return result  # an explanation
+        return scalars.number_of(array, value) if receives else None
+
+    def _broadcast_number(self, value: Any, root: int, channel: int, algorithm: str, stream: Any) -> Any:
+        scalars.check_options("broadcast", None, stream)
+        array = self._number("broadcast", value)
+        span = self._span(array)
+        # By its type, not by bytes, so that ranks which give numbers of other types are told.
+        call = self._call("broadcast", span, span, 1, _type_of(span, array), root, channel, algorithm)
+        result = self._run(call, (span,), "host", array)
+        return scalars.number_of(array, value) if result is array else result
+
+    def _number(self, call: str, value: Any) -> np.ndarray[Any, Any]:
+        return scalars.array_of(call, value, self._home)
 
     def _span(self, array: Any, *, writable: bool = False) -> _arrays.Span:
         return contiguous_span(array, self._home, writable=writable)

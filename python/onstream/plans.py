@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from . import _arrays, _core, _values
 from .collectives import Collectives, Op
 from .errors import InvalidArgumentError, UnsupportedError
@@ -261,6 +263,11 @@ class PlanCollectives(Collectives):
         self, kind: str, array: Any, out: Any, op: Op, root: int, channel: int, algorithm: str, stream: Any
     ) -> bool:  # fmt: skip
         return False  # it would run at once
+
+    def _number(self, call: str, value: Any) -> np.ndarray[Any, Any]:
+        raise InvalidArgumentError(
+            f"{call}: a plan needs an array, which each launch reads and fills, not the number {value}"
+        )
 
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         self._builder._add(self._members, call, [span for span in spans if span is not None], stream)
