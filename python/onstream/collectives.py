@@ -22,11 +22,8 @@ from .neighbours import (
     FLOATS,
     INTEGERS,
     Neighbourhood,
-    bytes_of,
     check_dealt,
-    check_reach,
     contiguous_span,
-    offsets_of,
     run_call,
     type_name_of,
     unit_of,
@@ -167,52 +164,6 @@ class Collectives:
         call = self._move("all_to_all", source, target, source.nbytes // size, 0, channel, algorithm)
         return self._run(call, (source, target), stream, result)
 
-    def all_gather_v(
-        self, array: Any, out: Any, counts: Sequence[int], *, offsets: Sequence[int] | None = None, channel: int = 0,
-        stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """all_gather of arrays of different lengths: `counts` of every rank, and where in `out` each begins.
-
-        In elements of the array. Without offsets one follows the other.
-        """
-        source, target = self._span(array), self._span(out, writable=True)
-        item = source.item_bytes
-        receive = bytes_of(counts, item, "counts")
-        receive_at = offsets_of(receive, offsets, item)
-        self._check_reach("all_gather_v", target, receive, receive_at, "out")
-        mine = self._members.rank
-        if 0 <= mine < len(receive) and source.nbytes != receive[mine]:
-            raise InvalidArgumentError(
-                f"all_gather_v: this rank gives {source.nbytes // item} elements, but counts[{mine}] is {counts[mine]}"
-            )
-        unit = unit_of("all_gather_v", self._members, (source, target), [source.nbytes, *receive, *receive_at])
-        count = source.nbytes // unit.bytes
-        call = self._call("all_gather_v", source, target, count, unit.type, 0, channel, "auto")
-        call.set_counts([], [], unit.of(receive), unit.of(receive_at))
-        return self._run(call, (source, target), stream, out)
-
-    def all_to_all_v(
-        self, array: Any, out: Any, send_counts: Sequence[int], receive_counts: Sequence[int], *,
-        send_offsets: Sequence[int] | None = None, receive_offsets: Sequence[int] | None = None, channel: int = 0,
-        stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """all_to_all of parts of different lengths, in elements; a receive count equals its sender's send count."""
-        source, target = self._span(array), self._span(out, writable=True)
-        item = source.item_bytes
-        send, receive = bytes_of(send_counts, item, "send_counts"), bytes_of(receive_counts, item, "receive_counts")
-        send_at, receive_at = offsets_of(send, send_offsets, item), offsets_of(receive, receive_offsets, item)
-        self._check_reach("all_to_all_v", source, send, send_at, "array")
-        self._check_reach("all_to_all_v", target, receive, receive_at, "out")
-        mine = self._members.rank
-        if 0 <= mine < min(len(send), len(receive)) and send[mine] != receive[mine]:
-            raise InvalidArgumentError(
-                f"all_to_all_v: this rank sends itself {send_counts[mine]} elements and expects {receive_counts[mine]}"
-            )
-        unit = unit_of("all_to_all_v", self._members, (source, target), [*send, *send_at, *receive, *receive_at])
-        call = self._call("all_to_all_v", source, target, 0, unit.type, 0, channel, "auto")
-        call.set_counts(unit.of(send), unit.of(send_at), unit.of(receive), unit.of(receive_at))
-        return self._run(call, (source, target), stream, out)
-
     # --- others ---
 
     def neighbourhood(
@@ -224,16 +175,6 @@ class Collectives:
         Every rank of the world calls it on its own team.
         """
         return Neighbourhood(self._home, self._members, grid, periodic, sources, destinations)
-
-    @property
-    def explain(self) -> Collectives:
-        """The same methods, but they run nothing: each returns as text the algorithm that its call would take, and why.
-
-        world.explain.all_reduce(array, op="max") explains world.all_reduce(array, op="max"), on this rank alone; the
-        text also has the cost of the other algorithms, or why they cannot run. It refuses the arguments that the call
-        itself refuses, except that it does not check where the buffers lie.
-        """
-        return Explained(self)
 
     # --- detail ---
 
@@ -309,11 +250,6 @@ class Collectives:
         if span.nbytes != wanted:
             raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}")
 
-    def _check_reach(
-        self, kind: str, span: _arrays.Span, counts: Sequence[int], offsets: Sequence[int], name: str
-    ) -> None:
-        check_reach(kind, span, counts, offsets, name)
-
     def _call(
         self, kind: str, source: _arrays.Span | None, target: _arrays.Span | None, count: int, type_name: str,
         root: int, channel: int, algorithm: str, op: str = "sum",
@@ -344,33 +280,6 @@ class Collectives:
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         run_call(self._members, call, [span for span in spans if span is not None], stream)
         return result
-
-
-class Explained(Collectives):
-    """Explains calls: it makes them as usual, and does not run them."""
-
-    def __init__(self, of: Collectives) -> None:
-        self._of = of
-        self._members = of._members
-
-    @property
-    def _home(self) -> World:
-        return self._of._home
-
-    def neighbourhood(self, *_: Any, **__: Any) -> Neighbourhood:
-        raise InvalidArgumentError(
-            "explain: a neighbourhood is made by all ranks together; there is nothing to explain"
-        )
-
-    def barrier(self, *, channel: int = 0, stream: Any = None) -> str:
-        """Explains Team.barrier(), or World.barrier(stream=...)."""
-        return self._members.explain(self._barrier_call(channel))
-
-    def _run_plain(self, *_: Any) -> bool:
-        return False
-
-    def _run(self, call: _core.CollectiveCall, *_: Any) -> Any:
-        return self._members.explain(call)
 
 
 def _type_of(span: _arrays.Span, array: Any) -> str:

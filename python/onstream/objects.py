@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _arrays
-from .collectives import Collectives
 from .errors import InvalidArgumentError
 from .parcels import MAX_BYTES, Bytes, Parcel, bound_of, buffer_sizes, pack, too_large, unjoin, unpack
+from .uneven import Uneven
 
 _CALLS = ("broadcast_object", "gather_objects", "scatter_objects", "all_gather_object")
 _WORDS = struct.Struct("<6q")
@@ -37,7 +37,7 @@ class _Head(NamedTuple):
     error: str = ""
 
 
-class Objects(Collectives):
+class Objects(Uneven):
     """The collectives of objects of a team of ranks."""
 
     def broadcast_object(self, obj: Any, *, root: int = 0, max_bytes: int = MAX_BYTES) -> Any:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from . import _arrays, _core, _values
-from .collectives import Collectives, Op
+from .collectives import Op
 from .errors import InvalidArgumentError, UnsupportedError
 from .neighbours import Neighbourhood, flags_per_dimension
 from .symmetric import SymmetricArray, atomic_bits, elements_of, told_bits
 from .teams import Team
+from .uneven import Uneven
 
 if TYPE_CHECKING:
     from .world import World
@@ -236,7 +237,7 @@ class PlanBuilder:
         return _core.choose_grid(size, [size * max(extents) for extents in zip(*told, strict=True)])
 
 
-class PlanCollectives(Collectives):
+class PlanCollectives(Uneven):
     """Collectives on their way into a plan; each method returns the array that a launch will fill."""
 
     def __init__(self, builder: PlanBuilder, members: _core.Team) -> None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
 from .errors import InvalidArgumentError
+from .explained import Explained
 from .objects import Objects
+from .uneven import Uneven
 
 if TYPE_CHECKING:
     from .world import World
@@ -47,6 +49,16 @@ class Teams(Objects):
     def translate(self, member: int, team: Teams) -> int | None:
         """The number that a member of this team has in another; None: not in that."""
         return team.member_of(self.world_rank(member))
+
+    @property
+    def explain(self) -> Uneven:
+        """The same methods, but they run nothing: each returns as text the algorithm that its call would take, and why.
+
+        world.explain.all_reduce(array, op="max") explains world.all_reduce(array, op="max"), on this rank alone; the
+        text also has the cost of the other algorithms, or why they cannot run. It refuses the arguments that the call
+        itself refuses, except that it does not check where the buffers lie.
+        """
+        return Explained(self)
 
     # --- new teams ---
 

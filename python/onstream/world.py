@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any
 
 from . import _arrays, _core, plans
-from .collectives import Explained
 from .contexts import Context
 from .errors import Error, InvalidArgumentError
+from .explained import Explained
 from .heap import Heap
 from .messages import Messages
 from .symmetric import Piece, SymmetricArray, told_bits
