@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from . import _arrays, _core, _values
+from ._null import null
 from .collectives import Op
 from .errors import InvalidArgumentError, UnsupportedError
 from .neighbours import Neighbourhood, flags_per_dimension
@@ -43,18 +44,16 @@ class PlanBuilder:
         build() compares the element types of both sides and refuses those that differ, if both arrays tell theirs
         (bytes, bytearray and DLPack-only arrays do not).
         """
-        self._core.send(
-            self._elements(source, writable=False),
-            _arrays.rank_of(peer, "peer"),
-            _arrays.rank_of(tag, "tag"),
-            note,
-        )
+        elements, number = self._elements(source, writable=False), _arrays.rank_of(tag, "tag")
+        if peer is not null:
+            self._core.send(elements, _arrays.rank_of(peer, "peer"), number, note)
         return self
 
     def recv(self, destination: Any, peer: int, *, tag: int = 0, note: str = "") -> PlanBuilder:
         """Receives into an array of any strides, as many bytes as the matching send() has."""
-        destination = self._elements(destination, writable=True)
-        self._core.recv(destination, _arrays.rank_of(peer, "peer"), _arrays.rank_of(tag, "tag"), note)
+        elements, number = self._elements(destination, writable=True), _arrays.rank_of(tag, "tag")
+        if peer is not null:
+            self._core.recv(elements, _arrays.rank_of(peer, "peer"), number, note)
         return self
 
     def put(self, remote: Any, source: Any, peer: int, *, note: str = "") -> PlanBuilder:

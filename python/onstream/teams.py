@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
+from .cartesian import Cartesian
 from .errors import InvalidArgumentError
 from .explained import Explained
 from .objects import Objects
@@ -59,6 +60,13 @@ class Teams(Objects):
         itself refuses, except that it does not check where the buffers lie.
         """
         return Explained(self)
+
+    def cartesian(self, dims: Sequence[int], *, periodic: bool | Sequence[bool] = False) -> Cartesian:
+        """The ranks as a grid of `dims`, whose zeros are filled in as MPI_Dims_create does. No rank waits.
+
+        periodic: one for all dimensions, or one for each. Raises InvalidArgumentError if `dims` do not hold all ranks.
+        """
+        return Cartesian(self._members.rank, self._members.size, dims, periodic)
 
     # --- new teams ---
 

@@ -23,7 +23,7 @@ from .contexts import Context
 from .errors import Error, InvalidArgumentError
 from .explained import Explained
 from .heap import Heap
-from .messages import Messages
+from .messages import Messages, NullRequest
 from .symmetric import Piece, SymmetricArray, told_bits
 from .teams import Team, Teams, team_of
 
@@ -123,7 +123,7 @@ class World(Messages, Teams):
 
         It blocks for those posted without a stream, and for all of them with stream="host".
         """
-        _core.wait_all(list(requests), stream)
+        _core.wait_all([one for one in requests if type(one) is not NullRequest], stream)
 
     # --- collectives: see collectives.py ---
 
