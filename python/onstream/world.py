@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from . import _arrays, _core, plans
+from . import _arrays, _core, plans, tracebacks
 from .contexts import Context
 from .errors import Error, InvalidArgumentError
 from .explained import Explained
@@ -40,6 +40,7 @@ class World(Messages, Teams):
     def __init__(self, *, launch: _core.Launch | None = None, **parameters: Any) -> None:
         if launch is not None and not isinstance(launch, _core.Launch):
             raise TypeError(f"launch is {launch!r} of type {type(launch).__name__}, but must be an onstream.Launch")
+        tracebacks.shorten_uncaught()
         settings = {name: str(value) for name, value in parameters.items() if value is not None}
         super().__init__(launch, settings)
         self._members = _core.world_team(self)
