@@ -294,9 +294,20 @@ def _type_of(span: _arrays.Span, array: Any) -> str:
         raise InvalidArgumentError("collectives reduce float8_e4m3fn; float8_e4m3 is IEEE's, which has infinities")
     if name not in _KNOWN:
         raise InvalidArgumentError(
-            f"collectives cannot reduce elements of {span.dtype or 'an untold type'}; they know {', '.join(sorted(_KNOWN))}"
+            f"collectives cannot reduce elements of {span.dtype or 'an untold type'}{_way_out(dtype)}; they know "
+            f"{', '.join(sorted(_KNOWN))}"
         )
     return name
+
+
+def _way_out(dtype: Any) -> str:
+    if not isinstance(dtype, np.dtype):
+        return ""
+    if dtype.names is not None:
+        return "; reduce a copy of each field, such as array['name'].copy(), as records other than pairs have no sum"
+    if not dtype.isnative:
+        return "; convert them to this machine's byte order by array.astype(array.dtype.newbyteorder('='))"
+    return ""
 
 
 def _check_bool(kind: str, op: str, source: _arrays.Span, target: _arrays.Span | None) -> None:

@@ -29,6 +29,9 @@ class Explained(Uneven):
             "explain: a neighbourhood is made by all ranks together; there is nothing to explain"
         )
 
+    def __repr__(self) -> str:
+        return f"<Explained: {self._of!r}>"
+
     def barrier(self, *, channel: int = 0, stream: Any = None) -> str:
         """Explains Team.barrier(), or World.barrier(stream=...)."""
         return self._members.explain(self._barrier_call(channel))

@@ -126,6 +126,8 @@ class Neighbourhood:
         return result
 
     def __repr__(self) -> str:
+        if self._home.closed:
+            return "<Neighbourhood: its world is closed>"
         return f"<Neighbourhood: from {self.sources} to {self.destinations}>"
 
 
@@ -201,7 +203,7 @@ def contiguous_span(array: Any, world: World, *, writable: bool = False) -> _arr
     if not span.contiguous:
         raise InvalidArgumentError(
             f"a collective needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
-            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it"
+            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it, such as by numpy.ascontiguousarray()"
         )
     return span
 

@@ -35,6 +35,8 @@ class PlanBuilder:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self._core = _core.plan_builder(world, name)
+        self._name = name
+        self._built = False
         self._spans: list[_arrays.Span] = []
         self._wrong: Exception | None = None  # first of this rank's mistakes that build() tells
 
@@ -192,7 +194,12 @@ class PlanBuilder:
             if self._wrong is not None:
                 raise self._wrong from error
             raise
+        self._built = True
         return Plan(self._world, built, self._spans)
+
+    def __repr__(self) -> str:
+        state = "its world is closed" if self._world.closed else "built" if self._built else "not built yet"
+        return f"<PlanBuilder {self._name}: {state}>"
 
     def _span(self, array: Any, *, writable: bool) -> _arrays.Span:
         span = _arrays.checked_span(array, writable, self._world)
@@ -246,6 +253,9 @@ class PlanCollectives(Uneven):
     @property
     def _home(self) -> World:
         return self._builder._world
+
+    def __repr__(self) -> str:
+        return f"<PlanCollectives: into {self._builder!r}>"
 
     def barrier(self, *, channel: int = 0) -> None:
         """Ends a launch, on each rank of the team, only when the others' launches have come to it."""

@@ -173,6 +173,10 @@ class Team(Teams):
         self._members.run(self._barrier_call(channel), [], stream, None)
 
     def __repr__(self) -> str:
+        if self._world.closed:
+            return "<Team: its world is closed>"
+        if self.rank < 0:
+            return f"<Team: of {self.ranks}, without this rank>"
         return f"<Team: rank {self.rank} of {self.ranks}>"
 
 

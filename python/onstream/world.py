@@ -179,14 +179,26 @@ class World(Messages, Teams):
         that captures nothing raises, and a graph whose block raised cannot be launched. (A graph that torch or cupy
         captures keeps onstream's objects alive too; the program must keep the arrays, as always there.)
         """
-        graph = _core.Graph()
+        graph = _Graph()
         stream._begin_capture()
         try:
             yield graph
         except BaseException as error:
+            graph.state = "its capture raised"
             stream._drop_capture(graph, _words_of(error))
             raise
+        graph.state = "its capture raised"
         stream._end_capture(graph)
+        graph.state = "captured"
+
+
+class _Graph(_core.Graph):
+    """A graph that tells its state."""
+
+    state = "being captured"
+
+    def __repr__(self) -> str:
+        return f"<Graph: {self.state}>"
 
 
 class ExplainedWorld(Explained):
