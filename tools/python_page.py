@@ -20,10 +20,10 @@ every name below is one of `ons`. Arrays are numpy's, torch's, cupy's, or anythi
 # In the order in which a reader needs them; a test compares them with __all__.
 GROUPS = {
     "Start": ("init", "World", "run_threads", "Launch", "launch_from_environment"),
-    "Messages and streams": ("Request", "Stream", "Graph"),
+    "Messages and streams": ("null", "Request", "Stream", "Graph"),
     "Plans and halos": ("PlanBuilder", "Plan", "PlanOp", "OpTime", "choose_grid", "coordinates_of", "rank_at"),
     "Memory and one-sided operations": ("Block", "DeviceArray", "Segment", "Heap", "SymmetricArray", "Context"),
-    "Teams and neighbourhoods": ("Team", "Neighbourhood"),
+    "Teams and neighbourhoods": ("Team", "Neighbourhood", "Cartesian"),
     "Errors": (
         "Error", "InvalidArgumentError", "UnsupportedError", "SystemError", "TimeoutError", "AbortedError",
         "ClosedError", "TruncatedError", "UnmappedError", "MisusedError", "Failure", "Fault",
@@ -33,6 +33,7 @@ GROUPS = {
     ),
 }  # fmt: skip
 
+VALUES = {"null": "Null"}  # and the class whose words are theirs
 MADE_BY_USERS = ("World", "Launch")
 Function = ast.FunctionDef
 SAYS_NOTHING = ("Any", "object", "None", "Self", "...")
@@ -45,6 +46,7 @@ def definitions() -> dict[str, ast.ClassDef | Function]:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, (ast.ClassDef, Function)):
                 found[node.name] = node
+                found |= {value: node for value, kind in VALUES.items() if kind == node.name}
                 if path.suffix == ".pyi":
                     found[f"_core.{node.name}"] = node
     return found
@@ -100,9 +102,11 @@ def members(name: str, known: dict[str, ast.ClassDef | Function]) -> dict[str, F
     return found
 
 
-def _title(node: ast.ClassDef) -> str:
+def _title(name: str, node: ast.ClassDef) -> str:
     """With the arguments of its constructor where users call that."""
     made = [one for one in node.body if isinstance(one, Function) and one.name == "__init__"]
+    if name in VALUES:
+        return name
     return node.name + (signature(made[0]).removeprefix("__init__") if node.name in MADE_BY_USERS else "")
 
 
@@ -126,7 +130,7 @@ def page() -> str:
                 parts.append(f"### `{signature(node)}`\n\n{_doc(node)}\n")
                 continue
             methods = members(name, known)
-            parts.append(f"### `{_title(node)}`\n\n{_doc(node)}\n")
+            parts.append(f"### `{_title(name, node)}`\n\n{_doc(node)}\n")
             if methods:
                 parts.append("\n".join(_entry(one) for one in methods.values()) + "\n")
     return "\n".join(parts)

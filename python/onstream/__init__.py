@@ -35,6 +35,8 @@ from ._core import (
     paths,
     rank_at,
 )
+from ._null import null
+from .cartesian import Cartesian
 from .contexts import Context
 from .errors import (
     AbortedError,
@@ -62,6 +64,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AbortedError",
     "Block",
+    "Cartesian",
     "ClosedError",
     "Context",
     "DeviceArray",
@@ -100,6 +103,7 @@ __all__ = [
     "launch_from_environment",
     "no_attach_reason",
     "no_cuda_reason",
+    "null",
     "parameters",
     "paths",
     "rank_at",

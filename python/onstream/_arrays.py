@@ -103,6 +103,7 @@ def span_of(array: Any) -> Span:
     raise TypeError(
         f"onstream cannot address a {kind.__module__}.{kind.__qualname__}: it needs an array (numpy, torch, cupy, "
         "DLPack, __cuda_array_interface__) or an object with the buffer protocol (bytes, bytearray, memoryview)"
+        + ("; numpy.asarray() makes an array of a list" if isinstance(array, (list, tuple)) else "")
     )
 
 
@@ -215,6 +216,11 @@ def checked_span(array: Any, writable: bool, world: _core.World) -> Span:
     if world.device == "host" and span.device != "host" and isinstance(array, np.ndarray):
         span = _numpy_span(array, array)  # such as numba's mapped ones, which both sides reach
     if writable and not span.writable:
+        if getattr(array, "requires_grad", False) is True:
+            raise InvalidArgumentError(
+                "the destination is a torch parameter that requires grad, so it is read-only for torch and for onstream; give "
+                "array.detach(), which is the same memory"
+            )
         raise InvalidArgumentError(
             f"the destination is read-only ({span.library} {type(array).__name__} of {span.nbytes} bytes); receive "
             "into a writable array, such as numpy.empty(...) or a bytearray"
@@ -411,13 +417,13 @@ def view_of(block: _core.Block, shape: int | Sequence[int], dtype: Any) -> Any:
         return (
             _host_tensor(block, extents, dtype)
             if _is_torch_type(dtype)
-            else _numpy_view(block, extents, np.dtype(dtype))
+            else _numpy_view(block, extents, numpy_type(dtype))
         )
     if _importable("cupy"):
-        return _cupy_view(block, extents, np.dtype(dtype))
+        return _cupy_view(block, extents, numpy_type(dtype))
     if _importable("torch"):
         return _torch_view(block, extents, dtype)
-    return DeviceArray(block, extents, np.dtype(dtype))
+    return DeviceArray(block, extents, numpy_type(dtype))
 
 
 def extents_of(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -457,7 +463,7 @@ def _torch_dtype(dtype: Any) -> Any:
 
     if isinstance(dtype, torch.dtype):
         return dtype
-    name = np.dtype(dtype).name
+    name = numpy_type(dtype).name
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
         raise InvalidArgumentError(f"torch has no dtype named {name}; give a torch.dtype")
@@ -469,22 +475,36 @@ def item_bytes_of(dtype: Any) -> int:
     size = getattr(dtype, "itemsize", None)
     if isinstance(size, int) and not isinstance(dtype, np.dtype):
         return size
-    known: np.dtype[Any] = np.dtype(dtype)
+    known: np.dtype[Any] = numpy_type(dtype)
     if known.hasobject:
         raise TypeError(f"onstream moves bytes, but elements of dtype {known} are references to Python objects")
     return known.itemsize
+
+
+def numpy_type(dtype: Any) -> np.dtype[Any]:
+    """numpy's own of any description; TypeError naming it for none. ml_dtypes adds types such as "bfloat16", where it is."""
+    try:
+        known: np.dtype[Any] = np.dtype(dtype)
+        return known
+    except TypeError:
+        if isinstance(dtype, str) and "ml_dtypes" not in sys.modules and _importable("ml_dtypes"):
+            return numpy_type(dtype)
+    raise TypeError(
+        f"dtype is {dtype!r}, which numpy does not know; torch has types that numpy lacks (dtype=torch.bfloat16), and with "
+        "the package ml_dtypes numpy has them too"
+    )
 
 
 def type_name_of(dtype: Any) -> str:
     """A numpy or torch dtype by name: "float64", "bfloat16"."""
     if _is_torch_type(dtype):
         return str(dtype).removeprefix("torch.")
-    return _name_of(np.dtype(dtype))
+    return _name_of(numpy_type(dtype))
 
 
 def known_type(dtype: Any) -> Any:
     """An element type as arrays show it: numpy's own, or torch's as it is."""
-    return dtype if _is_torch_type(dtype) else np.dtype(dtype)
+    return dtype if _is_torch_type(dtype) else numpy_type(dtype)
 
 
 def _is_torch_type(dtype: Any) -> bool:

@@ -16,17 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _arrays, _core, _values
+from . import _arrays, _core, _values, scalars
 from .errors import InvalidArgumentError
 from .neighbours import (
     FLOATS,
     INTEGERS,
     Neighbourhood,
-    bytes_of,
     check_dealt,
-    check_reach,
     contiguous_span,
-    offsets_of,
     run_call,
     type_name_of,
     unit_of,
@@ -68,7 +65,8 @@ class Collectives:
         have min, max, band, bor and bxor alone. On the host device `op` may also be a function, op(a, b) of numpy
         arrays, where `a` is of lower ranks; it returns the combined array, and is associative but need not commute.
         deterministic: an `algorithm` that adds in another order than that of the ranks is refused where that changes
-        bits.
+        bits. A number in place of the array (int as int64, float, complex, bool, or numpy's): returns the reduced number, of
+        the same type; the call blocks, and sums of integers wrap around as those of arrays do.
         """
         return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
@@ -76,14 +74,14 @@ class Collectives:
         self, array: Any, out: Any = None, *, root: int = 0, op: Op = "sum", factor: float = 1, channel: int = 0,
         algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """all_reduce for the root alone; on the others `out` stays as it is, and may be left out."""
+        """all_reduce for the root alone; on the others `out` stays as it is, and may be left out. Of a number: None there."""
         return self._reduce("reduce", array, out, op, factor, root, channel, algorithm, deterministic, stream)
 
     def scan(
         self, array: Any, out: Any = None, *, exclusive: bool = False, op: Op = "sum", factor: float = 1,
         channel: int = 0, algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays)."""
+        """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays). Or of a number."""
         kind = "exclusive_scan" if _values.flag_of(exclusive, "exclusive") else "scan"
         return self._reduce(kind, array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
@@ -99,9 +97,14 @@ class Collectives:
     def broadcast(
         self, array: Any, *, root: int = 0, channel: int = 0, algorithm: str = "auto", stream: Any = None
     ) -> Any:
-        """The root's array for all, in place. Returns the array."""
+        """The root's array for all, in place. Returns the array.
+
+        A number in place of the array: returns the root's; all ranks give one of its type. The call blocks.
+        """
         if self._run_plain("broadcast", array, None, "sum", root, channel, algorithm, stream):
             return array
+        if scalars.is_number(array):
+            return self._broadcast_number(array, root, channel, algorithm, stream)
         span = self._span(array, writable=True)
         call = self._move("broadcast", span, span, span.nbytes, root, channel, algorithm)
         return self._run(call, (span,), stream, array)
@@ -161,52 +164,6 @@ class Collectives:
         call = self._move("all_to_all", source, target, source.nbytes // size, 0, channel, algorithm)
         return self._run(call, (source, target), stream, result)
 
-    def all_gather_v(
-        self, array: Any, out: Any, counts: Sequence[int], *, offsets: Sequence[int] | None = None, channel: int = 0,
-        stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """all_gather of arrays of different lengths: `counts` of every rank, and where in `out` each begins.
-
-        In elements of the array. Without offsets one follows the other.
-        """
-        source, target = self._span(array), self._span(out, writable=True)
-        item = source.item_bytes
-        receive = bytes_of(counts, item, "counts")
-        receive_at = offsets_of(receive, offsets, item)
-        self._check_reach("all_gather_v", target, receive, receive_at, "out")
-        mine = self._members.rank
-        if 0 <= mine < len(receive) and source.nbytes != receive[mine]:
-            raise InvalidArgumentError(
-                f"all_gather_v: this rank gives {source.nbytes // item} elements, but counts[{mine}] is {counts[mine]}"
-            )
-        unit = unit_of("all_gather_v", self._members, (source, target), [source.nbytes, *receive, *receive_at])
-        count = source.nbytes // unit.bytes
-        call = self._call("all_gather_v", source, target, count, unit.type, 0, channel, "auto")
-        call.set_counts([], [], unit.of(receive), unit.of(receive_at))
-        return self._run(call, (source, target), stream, out)
-
-    def all_to_all_v(
-        self, array: Any, out: Any, send_counts: Sequence[int], receive_counts: Sequence[int], *,
-        send_offsets: Sequence[int] | None = None, receive_offsets: Sequence[int] | None = None, channel: int = 0,
-        stream: Any = None,
-    ) -> Any:  # fmt: skip
-        """all_to_all of parts of different lengths, in elements; a receive count equals its sender's send count."""
-        source, target = self._span(array), self._span(out, writable=True)
-        item = source.item_bytes
-        send, receive = bytes_of(send_counts, item, "send_counts"), bytes_of(receive_counts, item, "receive_counts")
-        send_at, receive_at = offsets_of(send, send_offsets, item), offsets_of(receive, receive_offsets, item)
-        self._check_reach("all_to_all_v", source, send, send_at, "array")
-        self._check_reach("all_to_all_v", target, receive, receive_at, "out")
-        mine = self._members.rank
-        if 0 <= mine < min(len(send), len(receive)) and send[mine] != receive[mine]:
-            raise InvalidArgumentError(
-                f"all_to_all_v: this rank sends itself {send_counts[mine]} elements and expects {receive_counts[mine]}"
-            )
-        unit = unit_of("all_to_all_v", self._members, (source, target), [*send, *send_at, *receive, *receive_at])
-        call = self._call("all_to_all_v", source, target, 0, unit.type, 0, channel, "auto")
-        call.set_counts(unit.of(send), unit.of(send_at), unit.of(receive), unit.of(receive_at))
-        return self._run(call, (source, target), stream, out)
-
     # --- others ---
 
     def neighbourhood(
@@ -218,16 +175,6 @@ class Collectives:
         Every rank of the world calls it on its own team.
         """
         return Neighbourhood(self._home, self._members, grid, periodic, sources, destinations)
-
-    @property
-    def explain(self) -> Collectives:
-        """The same methods, but they run nothing: each returns as text the algorithm that its call would take, and why.
-
-        world.explain.all_reduce(array, op="max") explains world.all_reduce(array, op="max"), on this rank alone; the
-        text also has the cost of the other algorithms, or why they cannot run. It refuses the arguments that the call
-        itself refuses, except that it does not check where the buffers lie.
-        """
-        return Explained(self)
 
     # --- detail ---
 
@@ -243,6 +190,9 @@ class Collectives:
         if simple and self._run_plain(kind, array, out, op, root, channel, algorithm, stream):
             return result
         receives = kind != "reduce" or self._members.rank == root
+        if scalars.is_number(array):
+            options = (op, factor, root, channel, algorithm, deterministic)
+            return self._reduce_number(kind, array, out, options, stream, receives)
         source = self._span(array, writable=out is None and receives)
         type_name = source.dtype if callable(op) else _type_of(source, array)
         target = source if out is None else self._span(out, writable=receives)
@@ -271,17 +221,34 @@ class Collectives:
             call.set_deterministic()
         return self._run(call, (source, target), stream, result)
 
+    def _reduce_number(
+        self, kind: str, value: Any, out: Any, options: tuple[Op, float, int, int, str, bool], stream: Any, receives: bool
+    ) -> Any:  # fmt: skip
+        scalars.check_options(kind, out, stream)
+        array = self._number(kind, value)
+        result = self._reduce(kind, array, None, *options, "host")
+        if result is not array:
+            return result  # an explanation
+        return scalars.number_of(array, value) if receives else None
+
+    def _broadcast_number(self, value: Any, root: int, channel: int, algorithm: str, stream: Any) -> Any:
+        scalars.check_options("broadcast", None, stream)
+        array = self._number("broadcast", value)
+        span = self._span(array)
+        # By its type, not by bytes, so that ranks which give numbers of other types are told.
+        call = self._call("broadcast", span, span, 1, _type_of(span, array), root, channel, algorithm)
+        result = self._run(call, (span,), "host", array)
+        return scalars.number_of(array, value) if result is array else result
+
+    def _number(self, call: str, value: Any) -> np.ndarray[Any, Any]:
+        return scalars.array_of(call, value, self._home)
+
     def _span(self, array: Any, *, writable: bool = False) -> _arrays.Span:
         return contiguous_span(array, self._home, writable=writable)
 
     def _check_size(self, kind: str, span: _arrays.Span, wanted: int, name: str) -> None:
         if span.nbytes != wanted:
             raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}")
-
-    def _check_reach(
-        self, kind: str, span: _arrays.Span, counts: Sequence[int], offsets: Sequence[int], name: str
-    ) -> None:
-        check_reach(kind, span, counts, offsets, name)
 
     def _call(
         self, kind: str, source: _arrays.Span | None, target: _arrays.Span | None, count: int, type_name: str,
@@ -315,33 +282,6 @@ class Collectives:
         return result
 
 
-class Explained(Collectives):
-    """Explains calls: it makes them as usual, and does not run them."""
-
-    def __init__(self, of: Collectives) -> None:
-        self._of = of
-        self._members = of._members
-
-    @property
-    def _home(self) -> World:
-        return self._of._home
-
-    def neighbourhood(self, *_: Any, **__: Any) -> Neighbourhood:
-        raise InvalidArgumentError(
-            "explain: a neighbourhood is made by all ranks together; there is nothing to explain"
-        )
-
-    def barrier(self, *, channel: int = 0, stream: Any = None) -> str:
-        """Explains Team.barrier(), or World.barrier(stream=...)."""
-        return self._members.explain(self._barrier_call(channel))
-
-    def _run_plain(self, *_: Any) -> bool:
-        return False
-
-    def _run(self, call: _core.CollectiveCall, *_: Any) -> Any:
-        return self._members.explain(call)
-
-
 def _type_of(span: _arrays.Span, array: Any) -> str:
     dtype = getattr(array, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.names is not None and len(dtype.names) == 2:
@@ -354,9 +294,20 @@ def _type_of(span: _arrays.Span, array: Any) -> str:
         raise InvalidArgumentError("collectives reduce float8_e4m3fn; float8_e4m3 is IEEE's, which has infinities")
     if name not in _KNOWN:
         raise InvalidArgumentError(
-            f"collectives cannot reduce elements of {span.dtype or 'an untold type'}; they know {', '.join(sorted(_KNOWN))}"
+            f"collectives cannot reduce elements of {span.dtype or 'an untold type'}{_way_out(dtype)}; they know "
+            f"{', '.join(sorted(_KNOWN))}"
         )
     return name
+
+
+def _way_out(dtype: Any) -> str:
+    if not isinstance(dtype, np.dtype):
+        return ""
+    if dtype.names is not None:
+        return "; reduce a copy of each field, such as array['name'].copy(), as records other than pairs have no sum"
+    if not dtype.isnative:
+        return "; convert them to this machine's byte order by array.astype(array.dtype.newbyteorder('='))"
+    return ""
 
 
 def _check_bool(kind: str, op: str, source: _arrays.Span, target: _arrays.Span | None) -> None:

@@ -28,6 +28,11 @@ class Context:
         self._world = world
         self._core = _core.make_context(world)
 
+    def __repr__(self) -> str:
+        if self._world.closed:
+            return "<Context: its world is closed>"
+        return f"<Context: rank {self._world.rank} of {self._world.size}>"
+
     # --- data ---
 
     def put(self, to: Any, source: Any, rank: int, *, signal: Any = None, value: int = 1, op: str = "add") -> None:

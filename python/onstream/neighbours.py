@@ -8,6 +8,7 @@ another is the n-th that the other names from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -86,17 +87,22 @@ class Neighbourhood:
         send_offsets: Sequence[int] | None = None, receive_offsets: Sequence[int] | None = None,
         algorithm: str = "auto", stream: Any = None,
     ) -> Any:  # fmt: skip
-        """all_to_all of parts of different lengths, in elements; both ends of an edge give the same."""
-        if self._run_plain(
+        """all_to_all of parts of different lengths, in rows (elements of an array of one dimension).
+
+        Both ends of an edge give the same.
+        """
+        in_elements = getattr(array, "ndim", 1) < 2 and getattr(out, "ndim", 1) < 2
+        if in_elements and self._run_plain(
             "neighbour_all_to_all_v", array, out, send_counts, receive_counts, send_offsets, receive_offsets, algorithm,
             stream,
         ):  # fmt: skip
             return out
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
-        send = bytes_of(send_counts, source.item_bytes, "send_counts")
-        receive = bytes_of(receive_counts, target.item_bytes, "receive_counts")
-        send_at = offsets_of(send, send_offsets, source.item_bytes)
-        receive_at = offsets_of(receive, receive_offsets, target.item_bytes)
+        send_row, receive_row = row_bytes("all_to_all_v", source, None), row_bytes("all_to_all_v", target, None)
+        send = bytes_of(send_counts, send_row, "send_counts")
+        receive = bytes_of(receive_counts, receive_row, "receive_counts")
+        send_at = offsets_of(send, send_offsets, send_row)
+        receive_at = offsets_of(receive, receive_offsets, receive_row)
         check_reach("all_to_all_v", source, send, send_at, "array")
         check_reach("all_to_all_v", target, receive, receive_at, "out")
         unit = unit_of("all_to_all_v", self._edges, (source, target), [*send, *send_at, *receive, *receive_at])
@@ -120,6 +126,8 @@ class Neighbourhood:
         return result
 
     def __repr__(self) -> str:
+        if self._home.closed:
+            return "<Neighbourhood: its world is closed>"
         return f"<Neighbourhood: from {self.sources} to {self.destinations}>"
 
 
@@ -195,7 +203,7 @@ def contiguous_span(array: Any, world: World, *, writable: bool = False) -> _arr
     if not span.contiguous:
         raise InvalidArgumentError(
             f"a collective needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
-            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it"
+            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it, such as by numpy.ascontiguousarray()"
         )
     return span
 
@@ -210,6 +218,19 @@ def check_reach(kind: str, span: _arrays.Span, counts: Sequence[int], offsets: S
     end = max((at + count for at, count in zip(offsets, counts, strict=False) if count), default=0)
     if end > span.nbytes:
         raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but counts and offsets reach {end}")
+
+
+def row_bytes(kind: str, array: _arrays.Span, out: _arrays.Span | None) -> int:
+    """Bytes of a row of the array: all that one index of its first dimension has."""
+    row = array.item_bytes * math.prod(array.shape[1:])
+    if out is not None and len(array.shape) > 1 and len(out.shape) > 1:
+        theirs = out.item_bytes * math.prod(out.shape[1:])
+        if row != theirs:
+            raise InvalidArgumentError(
+                f"{kind}: a row of the array (shape {array.shape}) has {row} bytes, but one of `out` (shape {out.shape}) "
+                f"{theirs}"
+            )
+    return row
 
 
 def bytes_of(counts: Sequence[int], item: int, name: str) -> list[int]:

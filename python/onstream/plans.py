@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from . import _arrays, _core, _values
-from .collectives import Collectives, Op
+from ._null import null
+from .collectives import Op
 from .errors import InvalidArgumentError, UnsupportedError
 from .neighbours import Neighbourhood, flags_per_dimension
 from .symmetric import SymmetricArray, atomic_bits, elements_of, told_bits
 from .teams import Team
+from .uneven import Uneven
 
 if TYPE_CHECKING:
     from .world import World
@@ -31,6 +35,8 @@ class PlanBuilder:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self._core = _core.plan_builder(world, name)
+        self._name = name
+        self._built = False
         self._spans: list[_arrays.Span] = []
         self._wrong: Exception | None = None  # first of this rank's mistakes that build() tells
 
@@ -40,18 +46,16 @@ class PlanBuilder:
         build() compares the element types of both sides and refuses those that differ, if both arrays tell theirs
         (bytes, bytearray and DLPack-only arrays do not).
         """
-        self._core.send(
-            self._elements(source, writable=False),
-            _arrays.rank_of(peer, "peer"),
-            _arrays.rank_of(tag, "tag"),
-            note,
-        )
+        elements, number = self._elements(source, writable=False), _arrays.rank_of(tag, "tag")
+        if peer is not null:
+            self._core.send(elements, _arrays.rank_of(peer, "peer"), number, note)
         return self
 
     def recv(self, destination: Any, peer: int, *, tag: int = 0, note: str = "") -> PlanBuilder:
         """Receives into an array of any strides, as many bytes as the matching send() has."""
-        destination = self._elements(destination, writable=True)
-        self._core.recv(destination, _arrays.rank_of(peer, "peer"), _arrays.rank_of(tag, "tag"), note)
+        elements, number = self._elements(destination, writable=True), _arrays.rank_of(tag, "tag")
+        if peer is not null:
+            self._core.recv(elements, _arrays.rank_of(peer, "peer"), number, note)
         return self
 
     def put(self, remote: Any, source: Any, peer: int, *, note: str = "") -> PlanBuilder:
@@ -190,7 +194,12 @@ class PlanBuilder:
             if self._wrong is not None:
                 raise self._wrong from error
             raise
+        self._built = True
         return Plan(self._world, built, self._spans)
+
+    def __repr__(self) -> str:
+        state = "its world is closed" if self._world.closed else "built" if self._built else "not built yet"
+        return f"<PlanBuilder {self._name}: {state}>"
 
     def _span(self, array: Any, *, writable: bool) -> _arrays.Span:
         span = _arrays.checked_span(array, writable, self._world)
@@ -234,7 +243,7 @@ class PlanBuilder:
         return _core.choose_grid(size, [size * max(extents) for extents in zip(*told, strict=True)])
 
 
-class PlanCollectives(Collectives):
+class PlanCollectives(Uneven):
     """Collectives on their way into a plan; each method returns the array that a launch will fill."""
 
     def __init__(self, builder: PlanBuilder, members: _core.Team) -> None:
@@ -244,6 +253,9 @@ class PlanCollectives(Collectives):
     @property
     def _home(self) -> World:
         return self._builder._world
+
+    def __repr__(self) -> str:
+        return f"<PlanCollectives: into {self._builder!r}>"
 
     def barrier(self, *, channel: int = 0) -> None:
         """Ends a launch, on each rank of the team, only when the others' launches have come to it."""
@@ -261,6 +273,11 @@ class PlanCollectives(Collectives):
         self, kind: str, array: Any, out: Any, op: Op, root: int, channel: int, algorithm: str, stream: Any
     ) -> bool:  # fmt: skip
         return False  # it would run at once
+
+    def _number(self, call: str, value: Any) -> np.ndarray[Any, Any]:
+        raise InvalidArgumentError(
+            f"{call}: a plan needs an array, which each launch reads and fills, not the number {value}"
+        )
 
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         self._builder._add(self._members, call, [span for span in spans if span is not None], stream)

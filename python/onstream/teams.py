@@ -11,8 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
-from .collectives import Collectives
+from .cartesian import Cartesian
 from .errors import InvalidArgumentError
+from .explained import Explained
+from .objects import Objects
+from .uneven import Uneven
 
 if TYPE_CHECKING:
     from .world import World
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 Choice = tuple[int | None, int, tuple[int, ...]]
 
 
-class Teams(Collectives):
+class Teams(Objects):
     """The methods that World and Team share: ranks, and teams of them."""
 
     @property
@@ -47,6 +50,23 @@ class Teams(Collectives):
     def translate(self, member: int, team: Teams) -> int | None:
         """The number that a member of this team has in another; None: not in that."""
         return team.member_of(self.world_rank(member))
+
+    @property
+    def explain(self) -> Uneven:
+        """The same methods, but they run nothing: each returns as text the algorithm that its call would take, and why.
+
+        world.explain.all_reduce(array, op="max") explains world.all_reduce(array, op="max"), on this rank alone; the
+        text also has the cost of the other algorithms, or why they cannot run. It refuses the arguments that the call
+        itself refuses, except that it does not check where the buffers lie.
+        """
+        return Explained(self)
+
+    def cartesian(self, dims: Sequence[int], *, periodic: bool | Sequence[bool] = False) -> Cartesian:
+        """The ranks as a grid of `dims`, whose zeros are filled in as MPI_Dims_create does. No rank waits.
+
+        periodic: one for all dimensions, or one for each. Raises InvalidArgumentError if `dims` do not hold all ranks.
+        """
+        return Cartesian(self._members.rank, self._members.size, dims, periodic)
 
     # --- new teams ---
 
@@ -153,6 +173,10 @@ class Team(Teams):
         self._members.run(self._barrier_call(channel), [], stream, None)
 
     def __repr__(self) -> str:
+        if self._world.closed:
+            return "<Team: its world is closed>"
+        if self.rank < 0:
+            return f"<Team: of {self.ranks}, without this rank>"
         return f"<Team: rank {self.rank} of {self.ranks}>"
 
 

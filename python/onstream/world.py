@@ -18,18 +18,19 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from . import _arrays, _core, plans
-from .collectives import Explained
+from . import _arrays, _core, plans, tracebacks
 from .contexts import Context
 from .errors import Error, InvalidArgumentError
+from .explained import Explained
 from .heap import Heap
+from .messages import Messages, NullRequest
 from .symmetric import Piece, SymmetricArray, told_bits
 from .teams import Team, Teams, team_of
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
 
 
-class World(_core.World, Teams):
+class World(Messages, Teams):
     """The ranks of a job. Every parameter (`onstream info --parameters`) is a keyword; None leaves its default.
 
     The launcher (onstream run, torchrun, mpirun, srun) gives this rank its number, or `launch` does. Blocks until all
@@ -39,6 +40,7 @@ class World(_core.World, Teams):
     def __init__(self, *, launch: _core.Launch | None = None, **parameters: Any) -> None:
         if launch is not None and not isinstance(launch, _core.Launch):
             raise TypeError(f"launch is {launch!r} of type {type(launch).__name__}, but must be an onstream.Launch")
+        tracebacks.shorten_uncaught()
         settings = {name: str(value) for name, value in parameters.items() if value is not None}
         super().__init__(launch, settings)
         self._members = _core.world_team(self)
@@ -122,7 +124,7 @@ class World(_core.World, Teams):
 
         It blocks for those posted without a stream, and for all of them with stream="host".
         """
-        _core.wait_all(list(requests), stream)
+        _core.wait_all([one for one in requests if type(one) is not NullRequest], stream)
 
     # --- collectives: see collectives.py ---
 
@@ -177,14 +179,26 @@ class World(_core.World, Teams):
         that captures nothing raises, and a graph whose block raised cannot be launched. (A graph that torch or cupy
         captures keeps onstream's objects alive too; the program must keep the arrays, as always there.)
         """
-        graph = _core.Graph()
+        graph = _Graph()
         stream._begin_capture()
         try:
             yield graph
         except BaseException as error:
+            graph.state = "its capture raised"
             stream._drop_capture(graph, _words_of(error))
             raise
+        graph.state = "its capture raised"
         stream._end_capture(graph)
+        graph.state = "captured"
+
+
+class _Graph(_core.Graph):
+    """A graph that tells its state."""
+
+    state = "being captured"
+
+    def __repr__(self) -> str:
+        return f"<Graph: {self.state}>"
 
 
 class ExplainedWorld(Explained):

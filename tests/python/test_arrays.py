@@ -290,6 +290,14 @@ def test_a_tensor_without_plain_memory_is_refused(changes: dict[str, Any], reaso
         _arrays.span_of(FakeTensor(**changes))
 
 
+@pytest.mark.usefixtures("fake_torch")
+def test_a_parameter_that_requires_grad_is_told_of_detach() -> None:
+    parameter = FakeTensor(requires_grad=True)
+    _arrays.checked_span(parameter, False, SimpleNamespace(device="cuda:1"))
+    with pytest.raises(InvalidArgumentError, match=r"requires grad.* read-only.*give array\.detach\(\)"):
+        _arrays.checked_span(parameter, True, SimpleNamespace(device="cuda:1"))
+
+
 def test_a_torch_tensor_has_a_span() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     tensor = torch.arange(12, dtype=torch.bfloat16).reshape(3, 4).t()

@@ -149,7 +149,8 @@ def test_ctrl_c_reaches_every_rank_in_its_wait(tmp_path: Path) -> None:
         "world.recv(bytearray(4), (world.rank + 1) % world.size)\n"
     )
     arguments = [sys.executable, "-m", "onstream", "run", "-n", "3", sys.executable, str(script)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+    each = {**os.environ, "ONSTREAM_TRACEBACK": "full"}  # the traceback of each rank, for equal ones are written once
+    with subprocess.Popen(arguments, env=each, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
         assert job.stdout is not None
         for _ in range(3):
             assert "waiting" in job.stdout.readline()

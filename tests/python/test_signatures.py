@@ -9,11 +9,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FACES = (
-    "_core.pyi", "collectives.py", "contexts.py", "heap.py", "neighbours.py", "plans.py", "symmetric.py", "teams.py",
-    "world.py",
+    "_core.pyi", "cartesian.py", "collectives.py", "contexts.py", "heap.py", "messages.py", "neighbours.py", "objects.py",
+    "plans.py", "symmetric.py", "teams.py", "uneven.py", "world.py",
 )  # fmt: skip
 # Data like the arguments before them, which some calls go without.
-DATA = {"out", "dtype", "key"}
+DATA = {"out", "dtype", "key", "counts", "displacement"}
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
-from . import signals, verdict
+from . import signals, tracebacks, verdict
 from .hosts import HostError, Place, Way
 from .input import Feed, Input, Typing
 from .rank import TAIL_LINES, LocalRank, Rank, child_preparation, story
@@ -60,6 +60,7 @@ class Job:
         self.selector = selectors.DefaultSelector()
         self.screen = Screen()
         self.holding: list[Source] = []  # of standard error
+        self.tracebacks = tracebacks.Tracebacks()
         self.failed: list[Rank] = []  # in the order seen
         self.interrupted_by: int | None = None
         self.interrupted_at = 0.0
@@ -142,6 +143,8 @@ class Job:
         sink = _binary(stream)
         source = Source(pipe, sink, self.screen, prefix, tail, name)
         source.asks = self.input.typing is not None and number == 0 and sink.isatty()
+        if tail is not None and prefixed and tracebacks.wanted():
+            source.rank, source.tracebacks = number, self.tracebacks
         if tail is not None or source.asks:
             self.holding.append(source)
         return source
@@ -201,12 +204,14 @@ class Job:
         for connection in self.connections:
             connection.finish()
         self._drain()
+        self._write_tracebacks()
         return self._conclude()
 
     def _turn(self) -> None:
         self.input.listen()
         waits = [at - self.now() for at in (self.term_at, self.kill_at) if at is not None]
-        waits += [one.due - time.monotonic() for one in self.holding if one.due is not None]
+        dues = [self.tracebacks.due, *(one.due for one in self.holding)]
+        waits += [due - time.monotonic() for due in dues if due is not None]
         blind = any(isinstance(rank, LocalRank) and rank.pidfd is None for rank in self.ranks)
         longest = TURN_S if blind else 0.25
         for key, _ in self.selector.select(max(0.0, min([longest, *waits]))):
@@ -238,6 +243,15 @@ class Job:
                     source.release()
                 except OutputError as error:
                     self._cannot_write(source.sink, error)
+        if self.tracebacks.due is not None and self.tracebacks.due <= now:
+            self._write_tracebacks()
+
+    def _write_tracebacks(self) -> None:
+        first = verdict.first_failed(self.failed)
+        try:
+            self.tracebacks.release(None if first is None else first.number)
+        except OutputError as error:
+            self._cannot_write(_binary(sys.stderr), error)
 
     def _pass_on(self, source: Source) -> None:
         try:

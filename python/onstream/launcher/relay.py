@@ -10,8 +10,11 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
+
+from .tracebacks import Tracebacks
 
 LONGEST_LINE = 16 << 20
 CUT = b" [the line is cut here, after 16 MiB, and goes on below]"
@@ -50,6 +53,8 @@ class Source:
     held_since: float = 0.0
     due: float | None = None  # when they go out
     silenced: bool = False
+    rank: int = 0
+    tracebacks: Tracebacks | None = None  # keeps them for a moment
 
     def read(self) -> bool:
         """Passes on the bytes that are there. False at the end of the stream."""
@@ -94,6 +99,8 @@ class Source:
     def release(self) -> None:
         """Writes the lines that are held, and a question."""
         held, self.held, self.due = bytes(self.held), bytearray(), None
+        if held and self.tracebacks is not None:
+            held = self.tracebacks.take(self, held)
         if held:
             self._emit(held)
         if self.asks and self.pending:
@@ -102,6 +109,9 @@ class Source:
             self._emit(question)
 
     def finish(self) -> None:
+        if self.pending and self.tracebacks is not None:
+            self.held += self.pending + b"\n"
+            self.pending.clear()
         self.release()
         if self.pending or self.screen.unended is self:
             self._emit(bytes(self.pending) + b"\n")
@@ -109,15 +119,24 @@ class Source:
 
     def _emit(self, block: bytes) -> None:
         """Lines, the last of which may have no end yet."""
+        ended = block.endswith(b"\n")
+        self.write(self.remember(block), self.prefix, ended)
+
+    def remember(self, block: bytes) -> list[bytes]:
+        """The lines of a block, without their ends, as they go to the screen and to the tail."""
         lines = block.split(b"\n")
-        ended = lines[-1] == b""
-        if ended:
+        if lines[-1] == b"":
             lines.pop()
         if self.name:
             lines = [b"onstream" + line[len(self.name) :] if line.startswith(self.name) else line for line in lines]
-        text = b"\n".join(self.prefix + line for line in lines) + (b"\n" if ended else b"")
+        if self.tail is not None:
+            self.tail.extend(line[:LONGEST_TOLD] for line in lines)
+        return lines
+
+    def write(self, lines: Sequence[bytes], prefix: bytes, ended: bool = True) -> None:
+        text = b"\n".join(prefix + line for line in lines) + (b"\n" if ended else b"")
         if self.screen.unended is self:
-            text, self.screen.unended = text[len(self.prefix) :], None
+            text, self.screen.unended = text[len(prefix) :], None
         elif self.screen.unended is not None and self.sink.isatty():
             text, self.screen.unended = b"\n" + text, None
         if not ended:
@@ -125,8 +144,6 @@ class Source:
         if self.screen.source is not self:
             self.screen.source, self.screen.lines = self, 0
         self.screen.lines += len(lines)
-        if self.tail is not None:
-            self.tail.extend(line[:LONGEST_TOLD] for line in lines)
         if not self.silenced:
             self.sink.write(text)
             self.sink.flush()

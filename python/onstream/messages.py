@@ -1,0 +1,221 @@
+"""Messages of Python objects, with null, and in place: all that World adds to the compiled sends and receives.
+
+An object goes as plain messages of its tag, on the host: the first tells the size, and has all of a small object; the others
+are pieces of PIECE_BYTES at most. So a receiver that refuses an object takes its pieces, one after the other, into the
+same memory, and the next message of the tag is intact.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _arrays, _core
+from ._null import null
+from .errors import ClosedError, InvalidArgumentError, TruncatedError, UnsupportedError
+from .parcels import MAX_BYTES, Bytes, bound_of, buffer_sizes, pack, too_large, unpack
+
+PIECE_BYTES = 1 << 20
+FIRST_BYTES = 4096
+_HEAD = struct.Struct("<8sqq")  # the mark, bytes of the front, and of the parcel
+_MARK = b"onsobj\x01\n"
+
+
+# The compiled calls, which are asked for at every message.
+_send, _recv, _sendrecv = _core.World.send, _core.World.recv, _core.World.sendrecv
+_isend, _irecv = _core.World.isend, _core.World.irecv
+
+
+def _compiled(call: Any) -> Any:
+    """With the words of the compiled method."""
+    call.__doc__ = getattr(_core.World, call.__name__).__doc__
+    return call
+
+
+class Messages(_core.World):
+    """The messages of a world that its compiled base lacks."""
+
+    def send_object(self, obj: Any, peer: int, *, tag: int = 0) -> None:
+        """Sends any object that can be pickled to recv_object() on `peer`. Blocks, as send() of host arrays does.
+
+        Pickled by protocol 5, for ranks that trust each other; the memory of contiguous arrays in it is sent as it lies.
+        Raises InvalidArgumentError, before anything is sent, for an object that cannot be pickled.
+        """
+        front, buffers = pack("send_object", obj)
+        head = _HEAD.pack(_MARK, front.nbytes, front.nbytes + sum(buffer.nbytes for buffer in buffers))
+        inline = _HEAD.size + front.nbytes <= FIRST_BYTES
+        self.send(head + front.tobytes() if inline else head, peer, tag=tag, stream="host")
+        for block in buffers if inline else [front, *buffers]:
+            for at in range(0, block.nbytes, PIECE_BYTES):
+                self.send(block[at : at + PIECE_BYTES], peer, tag=tag, stream="host")
+
+    def recv_object(self, peer: int, *, tag: int = 0, max_bytes: int = MAX_BYTES) -> Any:
+        """Receives an object of send_object(). Blocks. Unpickling runs code that the sender chooses.
+
+        max_bytes: the largest object, pickle and arrays together, that this rank takes. Raises TruncatedError for a
+        larger one, without making room for it, and InvalidArgumentError for a message that is no object, or an object
+        that cannot be unpickled here. Later messages of the tag are intact after each of these.
+        """
+        bound = bound_of(max_bytes)
+        first = self._first(peer, tag)
+        _, front_nbytes, nbytes = _HEAD.unpack_from(first.data)
+        inline = first.nbytes > _HEAD.size
+        left = nbytes - (front_nbytes if inline else 0)
+        if nbytes > bound:
+            self._drain(left, peer, tag)
+            raise too_large("recv_object", peer, nbytes, "this rank", bound)
+        front = first[_HEAD.size :] if inline else self._filled(front_nbytes, peer, tag)
+        buffers = [self._filled(size, peer, tag) for size in buffer_sizes(front)]
+        return unpack("recv_object", peer, front, buffers)
+
+    def _first(self, peer: int, tag: int) -> Bytes:
+        room = np.empty(FIRST_BYTES, np.uint8)
+        try:
+            got = self.recv(room, peer, tag=tag, stream="host") or 0
+        except TruncatedError:
+            got = 0
+        if got < _HEAD.size or room[: len(_MARK)].tobytes() != _MARK:
+            raise InvalidArgumentError(
+                f"recv_object: rank {peer} sent a message with tag {tag} that is no object; send_object() sends objects, and "
+                "recv() receives all other messages"
+            )
+        return room[:got]
+
+    def _filled(self, nbytes: int, peer: int, tag: int) -> Bytes:
+        block = np.empty(nbytes, np.uint8)
+        for at in range(0, nbytes, PIECE_BYTES):
+            self._piece(block[at : at + PIECE_BYTES], peer, tag)
+        return block
+
+    def _piece(self, room: Bytes, peer: int, tag: int) -> None:
+        got = self.recv(room, peer, tag=tag, stream="host")
+        if got != room.nbytes:
+            raise InvalidArgumentError(
+                f"recv_object: a message of {got} bytes came from rank {peer} with tag {tag} where {room.nbytes} bytes of an "
+                "object were due; another thread sends with this tag"
+            )
+
+    def _drain(self, nbytes: int, peer: int, tag: int) -> None:
+        room = np.empty(min(nbytes, PIECE_BYTES), np.uint8)
+        while nbytes > 0:
+            nbytes -= self.recv(room, peer, tag=tag, stream="host") or nbytes
+
+    def sendrecv_replace(self, array: Any, dest: int, source: int, *, tag: int = 0) -> int | None:
+        """sendrecv() with one array: its content goes to rank `dest`, and the message of rank `source` replaces it.
+
+        Returns the message's bytes. Blocks for a host array, whose content is copied first. One of torch or cupy on a GPU
+        goes on the library's current stream, as send() without a stream, and the call returns None. Raises as sendrecv().
+        """
+        _arrays.message_span(array, True, self)
+        span = _arrays.span_of(array)
+        if span.device == "host":
+            content = (ctypes.c_ubyte * span.nbytes).from_address(span.address)
+            copy: Any = np.array(content)
+            return self.sendrecv(copy, dest, array, source, tag=tag, stream="host")
+        if span.library not in ("torch", "cupy"):
+            raise UnsupportedError(
+                f"sendrecv_replace: a {type(array).__name__} on {span.device} cannot be copied here, as one of torch or cupy "
+                "can; give two arrays to sendrecv()"
+            )
+        copy = array.detach().clone() if span.library == "torch" else array.copy()
+        return self.sendrecv(copy, dest, array, source, tag=tag)
+
+    # --- null ---
+
+    if not TYPE_CHECKING:  # the compiled base has the signatures, and the words
+
+        @_compiled
+        def send(self, array=..., peer=..., *more, tag=0, path="auto", stream=None, **wrong):
+            if more or wrong:
+                return _core.World.send(self, array, peer, *more, **wrong)
+            if peer is null and self._is_none("send", array, tag, path):
+                return None
+            return _send(self, array, peer, tag=tag, path=path, stream=stream)
+
+        @_compiled
+        def recv(self, array=..., peer=..., *more, tag=0, path="auto", stream=None, **wrong):
+            if more or wrong:
+                return _core.World.recv(self, array, peer, *more, **wrong)
+            if peer is null and self._is_none("recv", array, tag, path):
+                return 0
+            return _recv(self, array, peer, tag=tag, path=path, stream=stream)
+
+        @_compiled
+        def isend(self, array=..., peer=..., *more, tag=0, path="auto", stream=None, **wrong):
+            if more or wrong:
+                return _core.World.isend(self, array, peer, *more, **wrong)
+            if peer is null and self._is_none("isend", array, tag, path):
+                return NullRequest(self, array, tag, receives=False)
+            return _isend(self, array, peer, tag=tag, path=path, stream=stream)
+
+        @_compiled
+        def irecv(self, array=..., peer=..., *more, tag=0, path="auto", stream=None, **wrong):
+            if more or wrong:
+                return _core.World.irecv(self, array, peer, *more, **wrong)
+            if peer is null and self._is_none("irecv", array, tag, path):
+                return NullRequest(self, array, tag, receives=True)
+            return _irecv(self, array, peer, tag=tag, path=path, stream=stream)
+
+        @_compiled
+        def sendrecv(
+            self, send_array=..., dest=..., recv_array=..., source=..., *more, tag=0, path="auto", stream=None, **wrong
+        ):  # fmt: skip
+            if more or wrong:
+                return _core.World.sendrecv(self, send_array, dest, recv_array, source, *more, **wrong)
+            if dest is null:
+                self._is_none("send", send_array, tag, path)
+                return self.recv(recv_array, source, tag=tag, path=path, stream=stream)
+            if source is null:
+                self._is_none("recv", recv_array, tag, path)
+                self.send(send_array, dest, tag=tag, path=path, stream=stream)
+                return 0
+            return _sendrecv(self, send_array, dest, recv_array, source, tag=tag, path=path, stream=stream)
+
+    def _is_none(self, call: str, array: Any, tag: Any, path: Any) -> bool:
+        """Checks a message to or from null as any other; False: the compiled call says that the array is missing."""
+        if self.closed:
+            raise ClosedError(f"{call}: this world is closed; make a new one with onstream.init()")
+        if array is ... or array is None:
+            return False
+        _arrays.message_span(array, call in ("recv", "irecv"), self)
+        _arrays.rank_of(tag, "tag")
+        _arrays.text_of(path, "path")
+        return True
+
+
+class NullRequest(_core.Request):
+    """The request of a message to or from null, which has ended."""
+
+    def __init__(self, world: _core.World, array: Any, tag: Any, *, receives: bool) -> None:
+        self._nbytes = _arrays.message_span(array, receives, world)[1]
+        self._tag = int(tag)
+        self._kind = "irecv from" if receives else "isend to"
+
+    def wait(self, stream: object | None = None) -> None:
+        """Returns at once."""
+
+    def test(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def received(self) -> int:
+        return 0
+
+    @property
+    def peer(self) -> int:
+        return null
+
+    @property
+    def tag(self) -> int:
+        return self._tag
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def __repr__(self) -> str:
+        return f"<Request: {self._kind} {null}, tag {self._tag}, {self._nbytes} bytes, ended>"
