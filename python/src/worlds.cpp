@@ -259,7 +259,8 @@ void bind_launch(nb::module_& m) {
           },
           nb::arg("rank"), nb::arg("size"), nb::arg("port"), nb::arg("secret"), nb::arg("address") = "127.0.0.1",
           nb::kw_only(), nb::arg("local_rank") = nb::none(), nb::arg("local_size") = nb::none(),
-          "The ranks of a job meet at `address`, a host with `port`, or unix:NAME for ranks of one host. Each names its\n"
+          "The ranks of a job meet at `address`, a host with `port`, or unix:NAME for ranks of one host. Each names "
+          "its\n"
           "number among the ranks of its host, and how many they are; without: all ranks are on one host.")
       .def_ro("rank", &Launch::rank)
       .def_ro("size", &Launch::size)

@@ -18,7 +18,7 @@ LIMIT_S = 240
 
 
 def run(folder: Path, size: int, *bodies: str, fails: bool = False) -> list[str]:
-    """Runs these functions of torch_ranks.py on `size` ranks; what each rank printed. Fails unless every rank is right."""
+    """Runs these functions of torch_ranks.py on `size` ranks and returns their outputs. Fails unless every rank is right."""
     inherited = {name: text for name, text in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "MASTER_ADDR")}
     ranks = [
         subprocess.Popen(
@@ -86,6 +86,17 @@ def test_a_rank_that_does_not_come_ends_the_wait_at_the_deadline(tmp_path: Path)
 @pytest.mark.parametrize("model", ["ddp", "fully_shard", "tensor_parallel", "compiled_ddp"])
 def test_training_has_the_losses_of_gloo(tmp_path: Path, model: str) -> None:
     run(tmp_path, 2, f"train:{model}")
+
+
+@needs_torch
+def test_the_example_trains_under_torchrun() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(ROOT / "examples" / "torch_ddp.py")],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    for rank in range(2):
+        assert f"rank {rank} of 2 has the weights [1.0, 1.0, 1.0, 1.0]" in ended.stdout
 
 
 def test_an_import_without_torch_says_so(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Group(Collectives, dist.ProcessGroup):
             self._register_backend(device, kind, self._seat)
         self._set_default_backend(kind)
 
-    # --- what c10d asks a group ---
+    # --- answers to c10d ---
 
     def getBackendName(self) -> str:
         return "onstream"
