@@ -145,7 +145,11 @@ class Request:
 class Launch:
     """This process's rank in the job, and where the job meets."""
 
-    def __init__(self, rank: int, size: int, port: int, secret: str, address: str = '127.0.0.1') -> None: ...
+    def __init__(self, rank: int, size: int, port: int, secret: str, address: str = '127.0.0.1', *, local_rank: int | None = None, local_size: int | None = None) -> None:
+        """
+        The ranks of a job meet at `address`, a host with `port`, or unix:NAME for ranks of one host. Each names its
+        number among the ranks of its host, and how many they are; without: all ranks are on one host.
+        """
 
     @property
     def rank(self) -> int: ...

@@ -216,7 +216,7 @@ class Collectives:
             call = self._call(kind, source, to, count, type_name, root, channel, algorithm, op)
             _check_bool(kind, op, source, to)
             if op == "premulsum":
-                call.set_factor(*_factors_of(factor, type_name))
+                call.set_factor(*factors_of(factor, type_name))
         if deterministic:
             call.set_deterministic()
         return self._run(call, (source, target), stream, result)
@@ -329,7 +329,7 @@ def _is_one(factor: Any) -> bool:
     return bool(factor == 1)
 
 
-def _factors_of(factor: Any, type_name: str) -> tuple[float, int]:
+def factors_of(factor: Any, type_name: str) -> tuple[float, int]:
     """The factor of a premulsum, for floating point and for integers: the library takes the one of its elements."""
     factor = _values.plain_number(factor)
     if isinstance(factor, (complex, np.complexfloating)):

@@ -245,18 +245,23 @@ void bind_launch(nb::module_& m) {
   nb::class_<Launch>(m, "Launch", "This process's rank in the job, and where the job meets.")
       .def(
           "__init__",
-          [](Launch* self, int rank, int size, int port, const std::string& secret, const std::string& address) {
+          [](Launch* self, int rank, int size, int port, const std::string& secret, const std::string& address,
+             std::optional<int> local_rank, std::optional<int> local_size) {
             new (self) Launch{.rank = rank,
                               .size = size,
-                              .local_rank = rank,
-                              .local_size = size,
+                              .local_rank = local_rank.value_or(rank),
+                              .local_size = local_size.value_or(size),
                               .address = address,
                               .port = port,
                               .secret = secret,
                               .generation = "",
                               .launcher = "threads"};
           },
-          nb::arg("rank"), nb::arg("size"), nb::arg("port"), nb::arg("secret"), nb::arg("address") = "127.0.0.1")
+          nb::arg("rank"), nb::arg("size"), nb::arg("port"), nb::arg("secret"), nb::arg("address") = "127.0.0.1",
+          nb::kw_only(), nb::arg("local_rank") = nb::none(), nb::arg("local_size") = nb::none(),
+          "The ranks of a job meet at `address`, a host with `port`, or unix:NAME for ranks of one host. Each names "
+          "its\n"
+          "number among the ranks of its host, and how many they are; without: all ranks are on one host.")
       .def_ro("rank", &Launch::rank)
       .def_ro("size", &Launch::size)
       .def_ro("local_rank", &Launch::local_rank)
