@@ -53,14 +53,18 @@ MessageEngine::MessageEngine(std::shared_ptr<Fabric> fabric)
                    static_cast<std::size_t>(fabric_->parameters().tag_receives)),
       small_copy_bytes_(static_cast<std::size_t>(fabric_->parameters().small_copy_bytes)),
       uses_(device_),
+      keepers_(std::make_shared<std::vector<std::uint64_t>>(
+          on_host_ ? 0 : static_cast<std::size_t>(fabric_->size() * ground_->lanes.count()))),
       serial_(next_serial()) {
   load_kernels();
   fabric_->set_ahead(router_.ahead());
   views_ = lane::all_views(*fabric_, ground_->lanes, ground_->remote.get());
+  if (on_host_) fabric_->set_look_aside([this](FaultReport& late) { look_aside(late); });
   fabric_->barrier("the start of messages");
 }
 
 MessageEngine::~MessageEngine() {
+  fabric_->set_look_aside({});
   try {
     constexpr double kDrainS = 10;
     if (finish(Deadline(fabric_->parameters().timeout_s))) {
@@ -106,7 +110,8 @@ void MessageEngine::check_arguments(const char* what, const void* address, std::
                                     const MessageOptions& options) {
   const int lanes = ground_->lanes.count();
   require(peer >= 0 && peer < fabric_->size(), what, ": rank ", peer, " does not exist; this world has ranks 0 to ",
-          fabric_->size() - 1);
+          fabric_->size() - 1,
+          peer == kAnySource ? "; only a recv or an irecv of the host, and a probe, name no rank (kAnySource)" : "");
   require(options.tag >= 0 && options.tag < lanes, what, ": tag ", options.tag,
           " does not exist; this world has tags 0 to ", lanes - 1, " (parameter tags)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");
