@@ -49,6 +49,7 @@ from .errors import (
     UnsupportedError,
 )
 from .heap import Heap
+from .messages import Message, any_source
 from .neighbours import Neighbourhood
 from .plans import Plan, PlanBuilder
 from .symmetric import SymmetricArray
@@ -73,6 +74,7 @@ __all__ = [
     "Heap",
     "InvalidArgumentError",
     "Launch",
+    "Message",
     "MisusedError",
     "Neighbourhood",
     "OpTime",
@@ -92,6 +94,7 @@ __all__ = [
     "UnsupportedError",
     "World",
     "__version__",
+    "any_source",
     "choose_grid",
     "coordinates_of",
     "devices",

@@ -23,13 +23,14 @@ from .collectives import Explained
 from .contexts import Context
 from .errors import Error, InvalidArgumentError
 from .heap import Heap
+from .messages import Messages
 from .symmetric import Piece, SymmetricArray, told_bits
 from .teams import Team, Teams, team_of
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
 
 
-class World(_core.World, Teams):
+class World(_core.World, Messages, Teams):
     """The ranks of a job. Every parameter (`onstream info --parameters`) is a keyword; None leaves its default.
 
     The launcher (onstream run, torchrun, mpirun, srun) gives this rank its number, or `launch` does. Blocks until all

@@ -251,12 +251,15 @@ void send(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& m
   block(self, std::move(message));
 }
 
-std::optional<std::size_t> recv(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more,
-                                nb::handle tag, nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
+nb::object recv(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle tag,
+                nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
   Message message = read(self, OpKind::recv, kRecv, {array, peer, tag, path, stream}, more, unknown);
-  if (!message.choice.stream) return block(self, std::move(message));
-  on_stream(state_of(self), std::move(message));
-  return std::nullopt;
+  if (message.choice.stream) {
+    on_stream(state_of(self), std::move(message));
+    return nb::none();
+  }
+  if (message.peer == kAnySource) return self.attr("_recv_any")(array, tag, path, stream);
+  return nb::cast(block(self, std::move(message)));
 }
 
 PyRequest isend(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle tag,
@@ -302,11 +305,12 @@ void bind_messages(nb::class_<PyWorld>& world) {
       "the default. Only bytes travel: the receiver's element type is not compared with the sender's.\n"
       "A small message runs ahead of its receive; a larger one (ll_max_bytes, host_ll_max_bytes) waits for it. Ranks\n"
       "that all send first and receive then may wait for each other: post the receive before (irecv), or sendrecv().");
-  bind_one(
-      world, "recv", &recv, "def recv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> int | None",
-      "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
-      "None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front of\n"
-      "the array. Only bytes travel, of any element types.");
+  bind_one(world, "recv", &recv,
+           "def recv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> int | Message | None",
+           "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
+           "None. From any_source it must block, and returns the Message received, which tells its sender. A larger "
+           "message raises TruncatedError; the next messages are intact. A smaller one fills the front of\n"
+           "the array. Only bytes travel, of any element types.");
   world.def(
       "sendrecv", &sendrecv, nb::arg("send_array").none() = nb::ellipsis(), nb::arg("dest").none() = nb::ellipsis(),
       nb::arg("recv_array").none() = nb::ellipsis(), nb::arg("source").none() = nb::ellipsis(), nb::arg("more"),

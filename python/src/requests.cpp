@@ -220,6 +220,7 @@ void PyRequest::finish(World& world, Status status) {
   status_ = status;
   waited_ = true;
   received_ = posted_.kind == OpKind::recv ? world.received(request_) : posted_.bytes;
+  if (posted_.peer == kAnySource) posted_.peer = world.source(request_);
   hold_ = Hold();
 }
 
@@ -258,7 +259,7 @@ void PyRequest::end_on_host() {
     const auto on_interrupt = [&] {
       abort_interrupted(*world, text_of(posted_.kind, posted_.bytes, posted_.peer, posted_.tag));
     };
-    if (world->device().kind() == DeviceKind::host) {
+    if (world->device().kind() == DeviceKind::host || posted_.peer == kAnySource) {
       finish(*world, interruptible([&] { return world->wait(request_); }, on_interrupt));
     } else {
       state_->run_and_wait([&](Stream stream) { world->wait(request_, stream); }, on_interrupt);
@@ -369,7 +370,9 @@ void bind_requests(nb::module_& m) {
           "Waiting again is allowed: it returns, or raises, the same once more.")
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
-      .def_prop_ro("peer", [](const PyRequest& self) { return self.posted().peer; })
+      .def_prop_ro(
+          "peer", [](const PyRequest& self) { return self.posted().peer; },
+          "Of an irecv from any_source the sender, once wait() on the host, or test(), has returned.")
       .def_prop_ro("tag", [](const PyRequest& self) { return self.posted().tag; })
       .def_prop_ro(
           "nbytes", [](const PyRequest& self) { return self.posted().bytes; }, "Size of the buffer.")

@@ -202,6 +202,11 @@ class PyRequest {
   // end_on_host(), then raise_fault().
   void wait_on_host();
   const Posted& posted() const { return posted_; }
+  const std::shared_ptr<Request>& request() const { return request_; }
+  // The host has seen it end so.
+  void take(World& world, Status status) {
+    if (status_ == Status::pending) finish(world, status);
+  }
   // "send of 64 B to rank 1 with tag 0, not waited for"
   std::string text() const;
 
