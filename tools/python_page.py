@@ -92,7 +92,11 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def _type(node: ast.expr | None) -> str:
-    text = "" if node is None else re.sub(r"\b(_core|_arrays|plans)\.", "", ast.unparse(node)).strip("'\"")
+    text = (
+        ""
+        if node is None
+        else re.sub(r"\b(_core|_arrays|plans|onstream\.messages)\.", "", ast.unparse(node)).strip("'\"")
+    )
     return "" if text in SAYS_NOTHING or text == "object | None" else text
 
 

@@ -23,7 +23,7 @@ first, and of several the next rank's in turn. Messages of one rank with one tag
 
 
 class Message:
-    """A message that has come, and its holder's alone. Made by World.probe() and World.iprobe().
+    """A message that has come, and its holder's alone: `peer`, `tag` and `nbytes`. Made by World.probe() and iprobe().
 
     Until recv() has received it, no other receive or probe gets it: those of its peer and tag in other threads wait,
     and in the thread that probed it they raise InvalidArgumentError. Let go of unreceived (release(), or the object's

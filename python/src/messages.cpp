@@ -306,11 +306,12 @@ void bind_messages(nb::class_<PyWorld>& world) {
       "A small message runs ahead of its receive; a larger one (ll_max_bytes, host_ll_max_bytes) waits for it. Ranks\n"
       "that all send first and receive then may wait for each other: post the receive before (irecv), or sendrecv().");
   bind_one(world, "recv", &recv,
-           "def recv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> int | Message | None",
+           "def recv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS
+           ") -> int | onstream.messages.Message | None",
            "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
-           "None. From any_source it must block, and returns the Message received, which tells its sender. A larger "
-           "message raises TruncatedError; the next messages are intact. A smaller one fills the front of\n"
-           "the array. Only bytes travel, of any element types.");
+           "None. From any_source it must block, and returns the Message, received, which tells the sender. A larger\n"
+           "message raises TruncatedError; the next messages are intact. A smaller one fills the front of the array.\n"
+           "Only bytes travel, of any element types.");
   world.def(
       "sendrecv", &sendrecv, nb::arg("send_array").none() = nb::ellipsis(), nb::arg("dest").none() = nb::ellipsis(),
       nb::arg("recv_array").none() = nb::ellipsis(), nb::arg("source").none() = nb::ellipsis(), nb::arg("more"),
@@ -330,7 +331,9 @@ void bind_messages(nb::class_<PyWorld>& world) {
   bind_one(
       world, "irecv", &irecv, "def irecv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
       "Starts a receive; complete it with Request.wait(). From one rank, with one tag, tag_receives (64) may be\n"
-      "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.");
+      "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.\n"
+      "From any_source the host posts and waits: it takes a message when a wait or a test asks for it, in posting\n"
+      "order among those of its tag; receives from a named rank that are called before that come first.");
 #undef ONSTREAM_MESSAGE_OPTIONS
   world.def("_explain_send", &explain_send, nb::arg("array").none(), nb::arg("peer").none(), nb::arg("tag").none(),
             nb::arg("path").none());

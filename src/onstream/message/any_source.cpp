@@ -30,6 +30,7 @@ std::shared_ptr<Request> MessageEngine::irecv_any(const Incoming& message) {
                   [&] {
                     auto request = make_request(OpKind::recv, message.bytes, nowhere, message.options);
                     request->queue = 0;
+                    request->any_tag = message.options.tag;
                     request->from_any.store(true, std::memory_order_relaxed);
                     MessageTickets::open(request->slot);
                     const std::lock_guard lock(binding_);
@@ -46,7 +47,7 @@ bool MessageEngine::bind(const std::shared_ptr<Request>& request) {
   while (request->from_any.load(std::memory_order_acquire)) {
     if (!lock) return false;
     const auto oldest = std::ranges::find_if(unbound_, [&](const Unbound& one) {
-      return one.message.options.tag == request->lane.lane && !is_over(one.request.lock());
+      return one.message.options.tag == request->any_tag && !is_over(one.request.lock());
     });
     Found found;
     if (oldest == unbound_.end() || !find(kAnySource, oldest->message.options.tag, Keep::yes, found)) return false;
@@ -80,7 +81,8 @@ void MessageEngine::bind_to(const std::shared_ptr<Request>& request, const Incom
 // Its wait, first half: ends with a sender, or with the request's end in vain.
 void MessageEngine::await_source(const std::shared_ptr<Request>& request) {
   const WaitView wait = fabric_->wait_view();
-  const Status status = wait_for_peer(kCaller, wait, kAnySource, [&] { return bind(request) || is_over(request); });
+  const auto word = [&] { return word_of_source(kAnySource, request->any_tag); };
+  const Status status = wait_on(kCaller, wait, word, [&] { return bind(request) || is_over(request); });
   if (status != Status::ok) end_in_vain(status, *request);
 }
 
@@ -89,7 +91,7 @@ bool MessageEngine::has_source(const std::shared_ptr<Request>& request) {
   const bool left = fabric_->has_left(kAnySource);  // before the look: all that was sent has come then
   if (fabric_->network() != nullptr) fabric_->network()->turn();
   if (bind(request)) return true;
-  if (left && !is_over(request)) end_in_vain(Status::aborted, *request);
+  if (left && are_free(kAnySource, request->any_tag) && !is_over(request)) end_in_vain(Status::aborted, *request);
   return false;
 }
 

@@ -215,12 +215,14 @@ class MessageEngine {
     std::uint64_t kept = 0;  // takes that lock over
   };
   std::uint64_t& receiving_lock(int peer, int tag);
-  void check_probe(const char* what, int peer, int tag);
+  void check_probe(int peer, int tag);
   bool next_message(std::span<const lane::LaneView> lanes, std::span<std::uint64_t> found);
   bool look_at(int peer, int tag, Keep keep, Found& found);
   bool find(int peer, int tag, Keep keep, Found& found);
-  bool find_once(const char* what, int peer, int tag, Keep keep, Found& found);
-  Status await_message(const char* what, int peer, int tag, Keep keep, Found& found);
+  bool are_free(int peer, int tag);
+  std::uint64_t word_of_source(int peer, int tag);
+  bool find_once(int peer, int tag, Keep keep, Found& found);
+  Status await_message(int peer, int tag, Keep keep, Found& found);
   std::shared_ptr<Matched> matched(const Found& found);
   void post_kept(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination,
                  std::uint64_t kept);

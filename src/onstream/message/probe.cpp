@@ -15,9 +15,10 @@ namespace onstream {
 
 namespace {
 
-std::string text_of(const char* what, int peer, int tag) {
+// As faults name it, for matches too.
+std::string text_of_probe(int peer, int tag) {
   const std::string from = peer == kAnySource ? "any rank" : concat("rank ", peer);
-  return concat(what, " from ", from, " with tag ", tag);
+  return concat("probe from ", from, " with tag ", tag);
 }
 
 Fault probe_fault(int peer, int tag) {
@@ -33,9 +34,9 @@ std::uint64_t& MessageEngine::receiving_lock(int peer, int tag) {
   return on_host_ ? view(peer, tag).receiving->busy : keepers_->at(queue_of(peer, tag));
 }
 
-void MessageEngine::check_probe(const char* what, int peer, int tag) {
-  check_arguments(what, nullptr, 0, peer == kAnySource ? fabric_->rank() : peer, {.tag = tag});
-  start_as([&] { return text_of(what, peer, tag); }, [] {});
+void MessageEngine::check_probe(int peer, int tag) {
+  check_arguments("probe", nullptr, 0, peer == kAnySource ? fabric_->rank() : peer, {.tag = tag});
+  start_as([&] { return text_of_probe(peer, tag); }, [] {});
 }
 
 // Of each of these lanes the next message's bytes and 1, or 0: none has come. Whether there is one at all.
@@ -103,28 +104,44 @@ bool MessageEngine::find(int peer, int tag, Keep keep, Found& found) {
   return false;
 }
 
+// Whether no call and no match holds the lock of a lane that this probe looks at.
+bool MessageEngine::are_free(int peer, int tag) {
+  const int first = peer == kAnySource ? 0 : peer;
+  const int last = peer == kAnySource ? fabric_->size() - 1 : peer;
+  for (int from = first; from <= last; ++from) {
+    if (HostGroup::load_acquire(&receiving_lock(from, tag)) != 0) return false;
+  }
+  return true;
+}
+
+// The abort word for a wait for a message. A peer that has left may have sent one more than another call is about to
+// receive: the wait goes on while that call, or a match, holds the lane.
+std::uint64_t MessageEngine::word_of_source(int peer, int tag) {
+  const std::uint64_t word = word_of_peer(kCaller, fabric_->wait_view(), peer);
+  return (word & kPeerLeft) != 0 && !are_free(peer, tag) ? word & ~kPeerLeft : word;
+}
+
 // Throws closed where nothing more can come.
-bool MessageEngine::find_once(const char* what, int peer, int tag, Keep keep, Found& found) {
-  check_probe(what, peer, tag);
+bool MessageEngine::find_once(int peer, int tag, Keep keep, Found& found) {
+  check_probe(peer, tag);
   const bool left = fabric_->has_left(peer);  // before the look: all that it sent has come then
   if (fabric_->network() != nullptr) fabric_->network()->turn();
   if (find(peer, tag, keep, found)) return true;
-  if (left && peer != fabric_->rank()) {
-    fabric_->check();  // a peer that leaves a failed world leaves for that reason
-    fail(ErrorCode::closed, text_of(what, peer, tag), ": ",
-         peer == kAnySource ? "every other rank has" : concat("rank ", peer, " has"),
-         " left the world; no more messages come");
-  }
-  return false;
+  if (!left || peer == fabric_->rank() || !are_free(peer, tag)) return false;
+  if (find(peer, tag, keep, found)) return true;  // one may have been given back since
+  fabric_->check();                               // a peer that leaves a failed world leaves for that reason
+  fail(ErrorCode::closed, text_of_probe(peer, tag), ": ",
+       peer == kAnySource ? "every other rank" : concat("rank ", peer), " has left the world; no more messages come");
 }
 
-Status MessageEngine::await_message(const char* what, int peer, int tag, Keep keep, Found& found) {
-  check_probe(what, peer, tag);
+Status MessageEngine::await_message(int peer, int tag, Keep keep, Found& found) {
+  check_probe(peer, tag);
   if (peer != kAnySource && ThreadLock::is_mine(receiving_lock(peer, tag))) {
-    refuse_nested(text_of(what, peer, tag), receiving_lock(peer, tag));
+    refuse_nested(text_of_probe(peer, tag), receiving_lock(peer, tag));
   }
   const WaitView wait = fabric_->wait_view();
-  const Status status = wait_for_peer(kCaller, wait, peer, [&] { return find(peer, tag, keep, found); });
+  const auto word = [&] { return word_of_source(peer, tag); };
+  const Status status = wait_on(kCaller, wait, word, [&] { return find(peer, tag, keep, found); });
   if (status != Status::ok) tell_in_vain(status, wait, probe_fault(peer, tag));
   return reported(static_cast<std::uint64_t>(status));
 }
@@ -146,25 +163,25 @@ void MessageEngine::tell_in_vain(Status status, const WaitView& wait, const Faul
 
 std::optional<Probed> MessageEngine::iprobe(int peer, int tag) {
   Found found;
-  if (!find_once("iprobe", peer, tag, Keep::no, found)) return std::nullopt;
+  if (!find_once(peer, tag, Keep::no, found)) return std::nullopt;
   return found.message;
 }
 
 Status MessageEngine::probe(int peer, int tag, Probed& message) {
   Found found;
-  const Status status = await_message("probe", peer, tag, Keep::no, found);
+  const Status status = await_message(peer, tag, Keep::no, found);
   message = found.message;
   return status;
 }
 
 std::shared_ptr<Matched> MessageEngine::imatch(int peer, int tag) {
   Found found;
-  return find_once("imatch", peer, tag, Keep::yes, found) ? matched(found) : nullptr;
+  return find_once(peer, tag, Keep::yes, found) ? matched(found) : nullptr;
 }
 
 Status MessageEngine::match(int peer, int tag, std::shared_ptr<Matched>& message) {
   Found found;
-  const Status status = await_message("match", peer, tag, Keep::yes, found);
+  const Status status = await_message(peer, tag, Keep::yes, found);
   message = status == Status::ok ? matched(found) : nullptr;
   return status;
 }

@@ -51,7 +51,8 @@ class Request {
   std::size_t queue = 0;                    // its peer and lane, as one number
   std::uint64_t order = 0;                  // of a posted receive, among those of its engine; 0: not posted
   std::uint64_t owner = 0;                  // the engine that made it
-  std::atomic<bool> from_any = false;       // a receive that has no sender yet (AnySource): its lane has no peer
+  int any_tag = -1;                         // of a receive from any rank
+  std::atomic<bool> from_any = false;       // it has no sender yet: its lane has no peer
   std::shared_ptr<MessageTickets> tickets;  // where the slot goes back
   std::shared_ptr<BouncePool> bounces;      // where the bounce buffer goes back, if there is one
 
