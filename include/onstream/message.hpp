@@ -33,6 +33,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 
 #include "onstream/device.hpp"
@@ -49,8 +50,9 @@ struct MessageOptions {
   bool reported_by_wait = false;
 };
 
-// The peer of a receive or a probe of the host that takes any rank's message, this rank's own included.
-constexpr int kAnySource = -1;
+// The peer of a receive or a probe of the host that takes any rank's message, this rank's own included. A
+// number that no program computes by mistake, as it may -1.
+constexpr int kAnySource = std::numeric_limits<int>::min();
 
 // One of several messages to be posted together.
 struct Outgoing {

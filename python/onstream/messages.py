@@ -17,7 +17,7 @@ from .errors import InvalidArgumentError
 if TYPE_CHECKING:
     from .world import World
 
-any_source: Final = -1
+any_source: Final = -(2**31)
 """The peer of a recv, irecv or probe that takes the message of any rank, this one included: the one that is there
 first, and of several the next rank's in turn. Messages of one rank with one tag keep their order."""
 

@@ -349,8 +349,9 @@ CASE(wrong_arguments_are_refused_by_name) {
     TestBuffer words(world, 8);
     CHECK_THROWS((void)world.iprobe(2), "probe: rank 2 does not exist; this world has ranks 0 to 1");
     CHECK_THROWS((void)world.imatch(0, 64), "probe: tag 64 does not exist");
-    CHECK_THROWS(world.recv(words.data(), 8, kAnySource, {}, own), "name no rank (kAnySource)");
-    CHECK_THROWS((void)world.send(words.data(), 8, kAnySource), "send: rank -1 does not exist");
+    CHECK_THROWS(world.recv(words.data(), 8, kAnySource, {}, own), "recv: any source names no rank");
+    CHECK_THROWS((void)world.send(words.data(), 8, kAnySource), "send: any source names no rank");
+    CHECK_THROWS((void)world.recv(words.data(), 8, -1), "recv: rank -1 does not exist; this world has ranks 0 to 1");
     CHECK_THROWS((void)world.irecv(nullptr, 8, kAnySource), "null pointer");
     const auto request = world.irecv(words.data(), 8, kAnySource);
     CHECK_THROWS(world.wait(request, own), "whose message has not come is waited for by the host");

@@ -183,9 +183,9 @@ def test_any_source_is_refused_where_a_stream_would_wait() -> None:
         stream = world.stream()
         box = bytearray(8)
         for call in (world.recv, world.irecv):
-            with pytest.raises(ons.InvalidArgumentError, match="rank -1 does not exist.*name no rank"):
+            with pytest.raises(ons.InvalidArgumentError, match="recv: any source names no rank"):
                 call(box, ons.any_source, stream=stream)
-        with pytest.raises(ons.InvalidArgumentError, match="send: rank -1 does not exist"):
+        with pytest.raises(ons.InvalidArgumentError, match="send: any source names no rank"):
             world.send(box, ons.any_source)
         request = world.irecv(box, ons.any_source)
         with pytest.raises(ons.InvalidArgumentError, match="is waited for by the host, not by a stream"):

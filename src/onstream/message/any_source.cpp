@@ -24,7 +24,7 @@ bool is_over(const std::shared_ptr<Request>& request) {
 std::shared_ptr<Request> MessageEngine::irecv_any(const Incoming& message) {
   check_arguments("recv", message.destination, message.bytes, fabric_->rank(), message.options);
   lane::LaneView nowhere;
-  nowhere.peer = kAnySource;
+  nowhere.peer = -1;  // as faults number any rank
   nowhere.lane = message.options.tag;
   return start_as([&] { return text_of(message); },
                   [&] {
@@ -72,7 +72,7 @@ void MessageEngine::bind_to(const std::shared_ptr<Request>& request, const Incom
     post_kept(route, request, message.destination, kept);
   } catch (...) {
     const ThreadLock given_back(receiving_lock(message.peer, message.options.tag), kept);
-    request->lane.peer = kAnySource;
+    request->lane.peer = -1;
     throw;
   }
   request->from_any.store(false, std::memory_order_release);  // pairs with the acquire of waits
@@ -88,7 +88,7 @@ void MessageEngine::await_source(const std::shared_ptr<Request>& request) {
 
 // Its test, first half.
 bool MessageEngine::has_source(const std::shared_ptr<Request>& request) {
-  const bool left = fabric_->has_left(kAnySource);  // before the look: all that was sent has come then
+  const bool left = fabric_->has_left(-1);  // before the look: all that was sent has come then
   if (fabric_->network() != nullptr) fabric_->network()->turn();
   if (bind(request)) return true;
   if (left && are_free(kAnySource, request->any_tag) && !is_over(request)) end_in_vain(Status::aborted, *request);

@@ -21,6 +21,12 @@ std::string text_of(OpKind kind, std::size_t bytes, int peer, const MessageOptio
   return what_of(named);
 }
 
+[[noreturn]] void refuse_rank(const char* what, int peer, int size) {
+  require(peer != kAnySource, what,
+          ": any source names no rank; only a recv or an irecv that the host waits for, and a probe, take that");
+  fail(ErrorCode::invalid_argument, what, ": rank ", peer, " does not exist; this world has ranks 0 to ", size - 1);
+}
+
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last = 0;
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -109,9 +115,8 @@ void MessageEngine::load_kernels() {
 void MessageEngine::check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
                                     const MessageOptions& options) {
   const int lanes = ground_->lanes.count();
-  require(peer >= 0 && peer < fabric_->size(), what, ": rank ", peer, " does not exist; this world has ranks 0 to ",
-          fabric_->size() - 1,
-          peer == kAnySource ? "; only a recv or an irecv of the host, and a probe, name no rank (kAnySource)" : "");
+  if (peer < 0 || peer >= fabric_->size()) [[unlikely]]
+    refuse_rank(what, peer, fabric_->size());
   require(options.tag >= 0 && options.tag < lanes, what, ": tag ", options.tag,
           " does not exist; this world has tags 0 to ", lanes - 1, " (parameter tags)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");

@@ -21,9 +21,12 @@ std::string text_of_probe(int peer, int tag) {
   return concat("probe from ", from, " with tag ", tag);
 }
 
+// As abort words and faults number it.
+int word_peer(int peer) { return peer == kAnySource ? -1 : peer; }
+
 Fault probe_fault(int peer, int tag) {
   lane::LaneView lane;
-  lane.peer = peer;
+  lane.peer = word_peer(peer);
   lane.lane = tag;
   return lane::fault_of(OpKind::probe, lane, 0, 0);
 }
@@ -117,14 +120,14 @@ bool MessageEngine::are_free(int peer, int tag) {
 // The abort word for a wait for a message. A peer that has left may have sent one more than another call is about to
 // receive: the wait goes on while that call, or a match, holds the lane.
 std::uint64_t MessageEngine::word_of_source(int peer, int tag) {
-  const std::uint64_t word = word_of_peer(kCaller, fabric_->wait_view(), peer);
+  const std::uint64_t word = word_of_peer(kCaller, fabric_->wait_view(), word_peer(peer));
   return (word & kPeerLeft) != 0 && !are_free(peer, tag) ? word & ~kPeerLeft : word;
 }
 
 // Throws closed where nothing more can come.
 bool MessageEngine::find_once(int peer, int tag, Keep keep, Found& found) {
   check_probe(peer, tag);
-  const bool left = fabric_->has_left(peer);  // before the look: all that it sent has come then
+  const bool left = fabric_->has_left(word_peer(peer));  // before the look: all that it sent has come then
   if (fabric_->network() != nullptr) fabric_->network()->turn();
   if (find(peer, tag, keep, found)) return true;
   if (!left || peer == fabric_->rank() || !are_free(peer, tag)) return false;
