@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from itertools import pairwise
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "onstream"
@@ -20,7 +21,7 @@ every name below is one of `ons`. Arrays are numpy's, torch's, cupy's, or anythi
 # In the order in which a reader needs them; a test compares them with __all__.
 GROUPS = {
     "Start": ("init", "World", "run_threads", "Launch", "launch_from_environment"),
-    "Messages and streams": ("null", "Request", "Stream", "Graph"),
+    "Messages and streams": ("any_source", "null", "Message", "Request", "Stream", "Graph"),
     "Plans and halos": ("PlanBuilder", "Plan", "PlanOp", "OpTime", "choose_grid", "coordinates_of", "rank_at"),
     "Memory and one-sided operations": ("Block", "DeviceArray", "Segment", "Heap", "SymmetricArray", "Context"),
     "Teams and neighbourhoods": ("Team", "Neighbourhood", "Cartesian"),
@@ -36,7 +37,19 @@ GROUPS = {
 VALUES = {"null": "Null"}  # and the class whose words are theirs
 MADE_BY_USERS = ("World", "Launch")
 Function = ast.FunctionDef
+Constant = ast.AnnAssign
 SAYS_NOTHING = ("Any", "object", "None", "Self", "...")
+
+
+def constants() -> dict[str, str]:
+    """The docstrings of the constants that have one, by name."""
+    found: dict[str, str] = {}
+    for path in sorted(PACKAGE.glob("*.py")):
+        body = ast.parse(path.read_text()).body
+        for node, behind in pairwise(body):
+            if isinstance(node, Constant) and isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant):
+                found[ast.unparse(node.target)] = " ".join(str(behind.value.value).split())
+    return found
 
 
 def definitions() -> dict[str, ast.ClassDef | Function]:
@@ -81,7 +94,11 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def _type(node: ast.expr | None) -> str:
-    text = "" if node is None else re.sub(r"\b(_core|_arrays|plans)\.", "", ast.unparse(node)).strip("'\"")
+    text = (
+        ""
+        if node is None
+        else re.sub(r"\b(_core|_arrays|plans|onstream\.probes)\.", "", ast.unparse(node)).strip("'\"")
+    )
     return "" if text in SAYS_NOTHING or text == "object | None" else text
 
 
@@ -120,11 +137,14 @@ def _entry(node: Function) -> str:
 
 
 def page() -> str:
-    known = definitions()
+    known, words = definitions(), constants()
     parts = [HEAD]
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
         for name in names:
+            if name in words:
+                parts.append(f"### `{name}`\n\n{words[name]}\n")
+                continue
             node = known[name]
             if isinstance(node, Function):
                 parts.append(f"### `{signature(node)}`\n\n{_doc(node)}\n")

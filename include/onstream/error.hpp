@@ -54,6 +54,7 @@ enum class OpKind : std::uint32_t {
   none = 0,
   send,
   recv,
+  probe,
   put,
   get,
   reduce,  // to one rank; a collective, as are those from barrier on

@@ -30,7 +30,9 @@ struct FaultReport {
   std::uint64_t extra = 0;  // truncated: bytes of the message; at its sender, of the receive, or `bytes`: unknown
   std::uint64_t plan = 0;   // 0: a message
   WordPlace word{};         // of a wait for a word
-  double timeout_s = 0;     // the deadline that a timeout passed; 0: not known
+  int waiting_tag = -1;     // of a late receive: another tag on which a message of its peer waits
+  std::uint64_t waiting_bytes = 0;  // of that message
+  double timeout_s = 0;             // the deadline that a timeout passed; 0: not known
   std::array<char, 40> plan_name{};
   bool logged = false;  // a warning has told of it: a send that was over before its rank heard
 

@@ -16,6 +16,12 @@
 //           ll, is done once the ring of its lane has room. A request may be let go before; that its message was too
 //           large is then told at the receiver alone. Waiting for it again is allowed: the host is given the same
 //           status at once, and a stream goes on.
+//   probe   tells the next message of a lane, of which only the header must have come, and takes nothing. Messages of
+//           receives posted before are passed over. match keeps the message for its caller, who receives it.
+//
+// A receive of the host may take its message from any rank (kAnySource): from the one whose message is there first, and
+// from the next rank in turn where several are. Such an irecv takes a message when a wait or a test asks for it, in
+// posting order among those of its tag; receives from a named rank that are called before that come first.
 //
 // Only bytes travel: that both sides mean the same element type is the program's affair. Of each lane and source,
 // tag_receives receives may be posted and not waited for; the call that asks for one more throws invalid_argument, and
@@ -27,6 +33,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 
 #include "onstream/device.hpp"
@@ -42,6 +49,10 @@ struct MessageOptions {
   // truncated or unmapped. World::check(), finish() and take_faults(), which any thread may call, do not tell it too.
   bool reported_by_wait = false;
 };
+
+// The peer of a receive or a probe of the host that takes any rank's message, this rank's own included. A
+// number that no program computes by mistake, as it may -1.
+constexpr int kAnySource = std::numeric_limits<int>::min();
 
 // One of several messages to be posted together.
 struct Outgoing {
@@ -62,6 +73,31 @@ struct Incoming {
 // An isend or irecv on its way. It keeps the memory that it needs; the buffer stays the caller's and must live until
 // the wait.
 class Request;
+
+// A message that has come, or whose sender waits for its receive.
+struct Probed {
+  int peer = kAnySource;
+  int tag = 0;
+  std::size_t bytes = 0;
+};
+
+// A message that match() found: until irecv() or recv() has taken it, no other receive or probe gets it, and receives
+// of its lane in other threads wait. (Those of this thread are refused, as they would wait for themselves; ops on
+// streams of a GPU do not wait.) If it is let go of unreceived, it is the next message of its lane again. One thread
+// uses it at a time, whichever.
+class Matched {
+ public:
+  virtual ~Matched() = default;
+  Matched(const Matched&) = delete;
+  Matched& operator=(const Matched&) = delete;
+  const Probed& message() const { return message_; }
+
+ protected:
+  explicit Matched(const Probed& message) : message_(message) {}
+
+ private:
+  const Probed message_;
+};
 
 // Both halves of a sendrecv. Wait for the receive first: the peer may wait for its fetch.
 struct Exchange {

@@ -98,7 +98,7 @@ class World {
   // thrown, and must be looked at: truncated leaves the world whole; timeout and aborted mean that it has failed, and
   // failure() tells the story, which is logged too.
   Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options = {});
-  // Returns the status; received (may be null) gets the message's bytes.
+  // Returns the status; received (may be null) gets the message's bytes. The peer may be kAnySource, here and in irecv.
   Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options = {},
               std::size_t* received = nullptr);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options = {});
@@ -115,8 +115,37 @@ class World {
   // the host never waits in an isend, and the answer is false.
   bool has_room(std::size_t bytes, int peer, int lane) const;
   std::size_t received(const std::shared_ptr<Request>& request) const;  // of the message; the irecv has ended
+  int source(const std::shared_ptr<Request>& request) const;            // its sender; kAnySource: not known yet
   bool captured(const std::shared_ptr<Request>& request) const;         // a graph holds it
   std::string explain(const Outgoing& message) const;                   // the path of a send on a stream, and why
+
+  // --- messages whose sender or size is unknown ---
+  // The next message of the tag from `peer`, or from any rank (kAnySource), that no receive was posted for. iprobe and
+  // imatch look once and never block: nothing where none has come, or another call of this rank receives there. probe
+  // and match wait, and return the status as a receive does. Host calls: there is no form on a stream.
+  std::optional<Probed> iprobe(int peer, int tag = 0);
+  Status probe(int peer, int tag, Probed& found);
+  std::shared_ptr<Matched> imatch(int peer, int tag = 0);
+  Status match(int peer, int tag, std::shared_ptr<Matched>& found);
+  // Receives just that message. A buffer that is too small is refused by invalid_argument, and the message stays; so is
+  // one that was received already. The options' tag does not count.
+  std::shared_ptr<Request> irecv(const std::shared_ptr<Matched>& matched, void* destination, std::size_t bytes,
+                                 const MessageOptions& options = {});
+  Status recv(const std::shared_ptr<Matched>& matched, void* destination, std::size_t bytes,
+              const MessageOptions& options = {});
+
+  // --- several requests, the host waits ---
+  // The first in the list that has ended, and how; one that was waited for before counts. Throws for an empty list.
+  std::size_t wait_any(std::span<const std::shared_ptr<Request>> requests, Status& status);
+  // Waits for the first; then all that have ended by now, and how each did, in the list's order.
+  struct EndedRequest {
+    std::size_t index;
+    Status status;
+  };
+  std::vector<EndedRequest> wait_some(std::span<const std::shared_ptr<Request>> requests);
+  // The same, but look once and never block. Nothing: none has ended.
+  std::optional<EndedRequest> test_any(std::span<const std::shared_ptr<Request>> requests);
+  bool test_all(std::span<const std::shared_ptr<Request>> requests);  // whether every one has ended
 
   // --- one-sided ---
   // Every rank's memory, or a segment, to put to and get from; see one_sided.hpp. Collective for memory.

@@ -51,6 +51,7 @@ from .errors import (
     UnsupportedError,
 )
 from .heap import Heap
+from .probes import Message, any_source
 from .neighbours import Neighbourhood
 from .plans import Plan, PlanBuilder
 from .symmetric import SymmetricArray
@@ -76,6 +77,7 @@ __all__ = [
     "Heap",
     "InvalidArgumentError",
     "Launch",
+    "Message",
     "MisusedError",
     "Neighbourhood",
     "OpTime",
@@ -95,6 +97,7 @@ __all__ = [
     "UnsupportedError",
     "World",
     "__version__",
+    "any_source",
     "choose_grid",
     "coordinates_of",
     "devices",

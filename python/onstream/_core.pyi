@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import numpy
 from numpy.typing import NDArray
 
+import onstream.messages
+
 
 class Block:
     """
@@ -131,7 +133,10 @@ class Request:
         """Bytes of the message that came, once it has ended."""
 
     @property
-    def peer(self) -> int: ...
+    def peer(self) -> int:
+        """
+        Of an irecv from any_source the sender, once wait() on the host, or test(), has returned.
+        """
 
     @property
     def tag(self) -> int: ...
@@ -353,11 +358,12 @@ class World:
         that all send first and receive then may wait for each other: post the receive before (irecv), or sendrecv().
         """
 
-    def recv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
+    def recv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> int | onstream.messages.Message | None:
         """
         Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else
-        None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front of
-        the array. Only bytes travel, of any element types.
+        None. From any_source it must block, and returns the Message, received, which tells the sender. A larger
+        message raises TruncatedError; the next messages are intact. A smaller one fills the front of the array.
+        Only bytes travel, of any element types.
         """
 
     def sendrecv(self, send_array: object, dest: int, recv_array: object, source: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
@@ -379,11 +385,39 @@ class World:
         """
         Starts a receive; complete it with Request.wait(). From one rank, with one tag, tag_receives (64) may be
         posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.
+        From any_source the host posts and waits: it takes a message when a wait or a test asks for it, in posting
+        order among those of its tag; receives from a named rank that are called before that come first.
         """
 
     def _explain_send(self, array: object | None, peer: object | None, tag: object | None, path: object | None) -> str: ...
 
+    def _probe(self, peer: int, tag: int) -> Matched: ...
+
+    def _iprobe(self, peer: int, tag: int) -> Matched | None: ...
+
+    def _recv_matched(self, matched: Matched, array: object) -> None: ...
+
+    def _wait_any(self, requests: list[Request]) -> int: ...
+
+    def _wait_some(self, requests: list[Request]) -> list[int]: ...
+
+    def _test_any(self, requests: list[Request]) -> int | None: ...
+
+    def _test_all(self, requests: list[Request]) -> bool: ...
+
     def _segment(self, nbytes: int, kind: str) -> SegmentBlocks: ...
+
+class Matched:
+    """A message that World._probe() found and that nobody else receives."""
+
+    @property
+    def peer(self) -> int: ...
+
+    @property
+    def tag(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
 
 class SegmentBlocks:
     """A segment's parts, one a rank, and the one-sided ops on them."""

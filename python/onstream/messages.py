@@ -1,4 +1,4 @@
-"""Messages of Python objects, with null, and in place: all that World adds to the compiled sends and receives.
+"""Messages of Python objects, and in place, beside the compiled sends and receives.
 
 An object goes as plain messages of its tag, on the host: the first tells the size, and has all of a small object; the others
 are pieces of PIECE_BYTES at most. So a receiver that refuses an object takes its pieces, one after the other, into the
@@ -9,30 +9,18 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import _arrays, _core
-from ._null import null
-from .errors import ClosedError, InvalidArgumentError, TruncatedError, UnsupportedError
+from .errors import InvalidArgumentError, TruncatedError, UnsupportedError
 from .parcels import MAX_BYTES, Bytes, bound_of, buffer_sizes, pack, too_large, unpack
 
 PIECE_BYTES = 1 << 20
 FIRST_BYTES = 4096
 _HEAD = struct.Struct("<8sqq")  # the mark, bytes of the front, and of the parcel
 _MARK = b"onsobj\x01\n"
-
-
-# The compiled calls, which are asked for at every message.
-_send, _recv, _sendrecv = _core.World.send, _core.World.recv, _core.World.sendrecv
-_isend, _irecv = _core.World.isend, _core.World.irecv
-
-
-def _compiled(call: Any) -> Any:
-    """With the words of the compiled method."""
-    call.__doc__ = getattr(_core.World, call.__name__).__doc__
-    return call
 
 
 class Messages(_core.World):
@@ -122,100 +110,3 @@ class Messages(_core.World):
             )
         copy = array.detach().clone() if span.library == "torch" else array.copy()
         return self.sendrecv(copy, dest, array, source, tag=tag)
-
-    # --- null ---
-
-    if not TYPE_CHECKING:  # the compiled base has the signatures, and the words
-
-        @_compiled
-        def send(self, array=..., peer=..., *more, tag=0, path="auto", stream=None, **wrong):
-            if more or wrong:
-                return _core.World.send(self, array, peer, *more, **wrong)
-            if peer is null and self._is_none("send", array, tag, path):
-                return None
-            return _send(self, array, peer, tag=tag, path=path, stream=stream)
-
-        @_compiled
-        def recv(self, array=..., peer=..., *more, tag=0, path="auto", stream=None, **wrong):
-            if more or wrong:
-                return _core.World.recv(self, array, peer, *more, **wrong)
-            if peer is null and self._is_none("recv", array, tag, path):
-                return 0
-            return _recv(self, array, peer, tag=tag, path=path, stream=stream)
-
-        @_compiled
-        def isend(self, array=..., peer=..., *more, tag=0, path="auto", stream=None, **wrong):
-            if more or wrong:
-                return _core.World.isend(self, array, peer, *more, **wrong)
-            if peer is null and self._is_none("isend", array, tag, path):
-                return NullRequest(self, array, tag, receives=False)
-            return _isend(self, array, peer, tag=tag, path=path, stream=stream)
-
-        @_compiled
-        def irecv(self, array=..., peer=..., *more, tag=0, path="auto", stream=None, **wrong):
-            if more or wrong:
-                return _core.World.irecv(self, array, peer, *more, **wrong)
-            if peer is null and self._is_none("irecv", array, tag, path):
-                return NullRequest(self, array, tag, receives=True)
-            return _irecv(self, array, peer, tag=tag, path=path, stream=stream)
-
-        @_compiled
-        def sendrecv(
-            self, send_array=..., dest=..., recv_array=..., source=..., *more, tag=0, path="auto", stream=None, **wrong
-        ):  # fmt: skip
-            if more or wrong:
-                return _core.World.sendrecv(self, send_array, dest, recv_array, source, *more, **wrong)
-            if dest is null:
-                self._is_none("send", send_array, tag, path)
-                return self.recv(recv_array, source, tag=tag, path=path, stream=stream)
-            if source is null:
-                self._is_none("recv", recv_array, tag, path)
-                self.send(send_array, dest, tag=tag, path=path, stream=stream)
-                return 0
-            return _sendrecv(self, send_array, dest, recv_array, source, tag=tag, path=path, stream=stream)
-
-    def _is_none(self, call: str, array: Any, tag: Any, path: Any) -> bool:
-        """Checks a message to or from null as any other; False: the compiled call says that the array is missing."""
-        if self.closed:
-            raise ClosedError(f"{call}: this world is closed; make a new one with onstream.init()")
-        if array is ... or array is None:
-            return False
-        _arrays.message_span(array, call in ("recv", "irecv"), self)
-        _arrays.rank_of(tag, "tag")
-        _arrays.text_of(path, "path")
-        return True
-
-
-class NullRequest(_core.Request):
-    """The request of a message to or from null, which has ended."""
-
-    def __init__(self, world: _core.World, array: Any, tag: Any, *, receives: bool) -> None:
-        self._nbytes = _arrays.message_span(array, receives, world)[1]
-        self._tag = int(tag)
-        self._kind = "irecv from" if receives else "isend to"
-
-    def wait(self, stream: object | None = None) -> None:
-        """Returns at once."""
-
-    def test(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def received(self) -> int:
-        return 0
-
-    @property
-    def peer(self) -> int:
-        return null
-
-    @property
-    def tag(self) -> int:
-        return self._tag
-
-    @property
-    def nbytes(self) -> int:
-        return self._nbytes
-
-    def __repr__(self) -> str:
-        return f"<Request: {self._kind} {null}, tag {self._tag}, {self._nbytes} bytes, ended>"

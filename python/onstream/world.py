@@ -23,14 +23,15 @@ from .contexts import Context
 from .errors import Error, InvalidArgumentError
 from .explained import Explained
 from .heap import Heap
-from .messages import Messages, NullRequest
+from .messages import Messages
+from .probes import Probes
 from .symmetric import Piece, SymmetricArray, told_bits
 from .teams import Team, Teams, team_of
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
 
 
-class World(Messages, Teams):
+class World(Messages, Probes, Teams):
     """The ranks of a job. Every parameter (`onstream info --parameters`) is a keyword; None leaves its default.
 
     The launcher (onstream run, torchrun, mpirun, srun) gives this rank its number, or `launch` does. Blocks until all
@@ -124,7 +125,7 @@ class World(Messages, Teams):
 
         It blocks for those posted without a stream, and for all of them with stream="host".
         """
-        _core.wait_all([one for one in requests if type(one) is not NullRequest], stream)
+        _core.wait_all(list(requests), stream)
 
     # --- collectives: see collectives.py ---
 

@@ -115,6 +115,12 @@ std::optional<PlainElements> plain_elements(nb::handle array, Access access) {
                        static_cast<std::size_t>(view.itemsize), *type};
 }
 
+nb::object null() { return nb::module_::import_("onstream._null").attr("null"); }
+
+bool is_null(nb::handle peer) {
+  return PyLong_Check(peer.ptr()) != 0 && PyLong_CheckExact(peer.ptr()) == 0 && peer.is(null());
+}
+
 void CallForm::refuse(const std::string& why) const {
   throw nb::type_error(
       concat(name, "(): ", why, "; call ", name, "(", positional, ", *, tag=0, path='auto', stream=None)").c_str());

@@ -42,6 +42,10 @@ struct PlainElements {
 // Empty for any other array, and for bytes, which have no element type.
 std::optional<PlainElements> plain_elements(nanobind::handle array, Access access);
 
+// onstream.null, and whether that is what a call was given as a peer.
+nanobind::object null();
+bool is_null(nanobind::handle peer);
+
 // An integer of any type; a bool is none. False, and nothing is written, for anything else.
 bool integer_from(nanobind::handle value, int& number);
 

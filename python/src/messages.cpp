@@ -79,6 +79,12 @@ void reap(WorldHandle self) {
 }
 
 PyRequest post(WorldHandle self, Message message) {
+  if (message.peer == kNullPeer) {
+    const std::size_t bytes = message.buffer.bytes;
+    PyRequest::Posted posted{
+        .kind = message.kind, .peer = kNullPeer, .tag = message.options.tag, .bytes = bytes, .stream = {}, .mine = {}};
+    return {nb::cast<PyWorld&>(self).state(), std::move(posted)};
+  }
   const BlockingCall call(nb::cast<PyWorld&>(self).state());
   reap(self);
   World& world = *message.world;
@@ -203,7 +209,24 @@ std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const W
   return arriving.received();
 }
 
+// With null at one end: the other half alone; nothing with null at both.
+std::optional<std::size_t> exchange_half(WorldHandle self, Message out, Message in, nb::handle stream) {
+  const bool sends = out.peer != kNullPeer;
+  if (!sends && in.peer == kNullPeer) return 0;
+  Message& half = sends ? out : in;
+  half.choice = choose_op_stream(stream, half.buffer.natural, nb::cast<PyWorld&>(self).state());
+  if (half.choice.stream) {
+    on_stream(state_of(self), std::move(half));
+    return sends ? std::optional<std::size_t>(0) : std::nullopt;
+  }
+  const std::size_t bytes = block(self, std::move(half));
+  return sends ? 0 : bytes;
+}
+
 std::optional<std::size_t> exchange(WorldHandle self, Message out, Message in, nb::handle stream) {
+  if (out.peer == kNullPeer || in.peer == kNullPeer) {
+    return exchange_half(self, std::move(out), std::move(in), stream);
+  }
   const StreamChoice choice = choose_for_both(self, stream, out.buffer, in.buffer);
   const auto what = [to = out.outgoing(), from = in.incoming()] { return text_of(to, from); };
   if (!choice.stream) return exchange_blocking(self, std::move(out), std::move(in), what);
@@ -220,12 +243,16 @@ std::optional<std::size_t> exchange(WorldHandle self, Message out, Message in, n
 
 // --- the calls ---
 
+int peer_from(const CallForm& form, const char* argument, nb::handle peer) {
+  return is_null(peer) ? kNullPeer : form.integer(argument, peer, "a rank, an integer");
+}
+
 // Reads and checks the arguments of a call of one array.
 Message read(WorldHandle self, OpKind kind, const CallForm& form, const nb::handle (&given)[5], const nb::args& more,
              const nb::kwargs& unknown) {
   form.refuse_more(2, more, unknown);
   const nb::handle array = form.array("array", given[0]);
-  const int peer = form.integer("peer", given[1], "a rank, an integer");
+  const int peer = peer_from(form, "peer", given[1]);
   Message message = message_from(self, kind, array, peer, form.options(given[2], given[3]));
   message.choice = choose_op_stream(given[4], message.buffer.natural, nb::cast<PyWorld&>(self).state());
   return message;
@@ -247,16 +274,21 @@ std::string explain_send(WorldHandle self, nb::handle array, nb::handle peer, nb
 void send(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle tag, nb::handle path,
           nb::handle stream, const nb::kwargs& unknown) {
   Message message = read(self, OpKind::send, kSend, {array, peer, tag, path, stream}, more, unknown);
+  if (message.peer == kNullPeer) return;
   if (message.choice.stream) return on_stream(state_of(self), std::move(message));
   block(self, std::move(message));
 }
 
-std::optional<std::size_t> recv(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more,
-                                nb::handle tag, nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
+nb::object recv(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle tag,
+                nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
   Message message = read(self, OpKind::recv, kRecv, {array, peer, tag, path, stream}, more, unknown);
-  if (!message.choice.stream) return block(self, std::move(message));
-  on_stream(state_of(self), std::move(message));
-  return std::nullopt;
+  if (message.peer == kNullPeer) return nb::cast(0);
+  if (message.choice.stream) {
+    on_stream(state_of(self), std::move(message));
+    return nb::none();
+  }
+  if (message.peer == kAnySource) return self.attr("_recv_any")(array, tag, path, stream);
+  return nb::cast(block(self, std::move(message)));
 }
 
 PyRequest isend(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle tag,
@@ -274,9 +306,9 @@ std::optional<std::size_t> sendrecv(WorldHandle self, nb::handle send_array, nb:
                                     nb::handle stream, const nb::kwargs& unknown) {
   kSendrecv.refuse_more(4, more, unknown);
   const nb::handle from = kSendrecv.array("send_array", send_array);
-  const int to_rank = kSendrecv.integer("dest", dest, "a rank, an integer");
+  const int to_rank = peer_from(kSendrecv, "dest", dest);
   const nb::handle into = kSendrecv.array("recv_array", recv_array);
-  const int from_rank = kSendrecv.integer("source", source, "a rank, an integer");
+  const int from_rank = peer_from(kSendrecv, "source", source);
   const MessageOptions options = kSendrecv.options(tag, path);
   Message out = message_from(self, OpKind::send, from, to_rank, options);
   return exchange(self, std::move(out), message_from(self, OpKind::recv, into, from_rank, options), stream);
@@ -302,11 +334,13 @@ void bind_messages(nb::class_<PyWorld>& world) {
       "the default. Only bytes travel: the receiver's element type is not compared with the sender's.\n"
       "A small message runs ahead of its receive; a larger one (ll_max_bytes, host_ll_max_bytes) waits for it. Ranks\n"
       "that all send first and receive then may wait for each other: post the receive before (irecv), or sendrecv().");
-  bind_one(
-      world, "recv", &recv, "def recv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> int | None",
-      "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
-      "None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front of\n"
-      "the array. Only bytes travel, of any element types.");
+  bind_one(world, "recv", &recv,
+           "def recv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS
+           ") -> int | onstream.probes.Message | None",
+           "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
+           "None. From any_source it must block, and returns the Message, received, which tells the sender. A larger\n"
+           "message raises TruncatedError; the next messages are intact. A smaller one fills the front of the array.\n"
+           "Only bytes travel, of any element types.");
   world.def(
       "sendrecv", &sendrecv, nb::arg("send_array").none() = nb::ellipsis(), nb::arg("dest").none() = nb::ellipsis(),
       nb::arg("recv_array").none() = nb::ellipsis(), nb::arg("source").none() = nb::ellipsis(), nb::arg("more"),
@@ -326,7 +360,9 @@ void bind_messages(nb::class_<PyWorld>& world) {
   bind_one(
       world, "irecv", &irecv, "def irecv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
       "Starts a receive; complete it with Request.wait(). From one rank, with one tag, tag_receives (64) may be\n"
-      "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.");
+      "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.\n"
+      "From any_source the host posts and waits: it takes a message when a wait or a test asks for it, in posting\n"
+      "order among those of its tag; receives from a named rank that are called before that come first.");
 #undef ONSTREAM_MESSAGE_OPTIONS
   world.def("_explain_send", &explain_send, nb::arg("array").none(), nb::arg("peer").none(), nb::arg("tag").none(),
             nb::arg("path").none());

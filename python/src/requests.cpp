@@ -209,6 +209,9 @@ void abort_interrupted(World& world, const std::string& what) {
 PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted)
     : state_(std::move(state)), request_(std::move(request)), hold_(std::move(hold)), posted_(std::move(posted)) {}
 
+PyRequest::PyRequest(std::shared_ptr<WorldState> state, Posted posted)
+    : state_(std::move(state)), posted_(std::move(posted)), waited_(true), status_(Status::ok) {}
+
 PyRequest::~PyRequest() {
   if (request_ == nullptr || waited_) return;
   const bool open = state_->world != nullptr;
@@ -220,6 +223,7 @@ void PyRequest::finish(World& world, Status status) {
   status_ = status;
   waited_ = true;
   received_ = posted_.kind == OpKind::recv ? world.received(request_) : posted_.bytes;
+  if (posted_.peer == kAnySource) posted_.peer = world.source(request_);
   hold_ = Hold();
 }
 
@@ -258,7 +262,7 @@ void PyRequest::end_on_host() {
     const auto on_interrupt = [&] {
       abort_interrupted(*world, text_of(posted_.kind, posted_.bytes, posted_.peer, posted_.tag));
     };
-    if (world->device().kind() == DeviceKind::host) {
+    if (world->device().kind() == DeviceKind::host || posted_.peer == kAnySource) {
       finish(*world, interruptible([&] { return world->wait(request_); }, on_interrupt));
     } else {
       state_->run_and_wait([&](Stream stream) { world->wait(request_, stream); }, on_interrupt);
@@ -315,6 +319,10 @@ std::size_t PyRequest::received() const {
 }
 
 std::string PyRequest::text() const {
+  if (is_null()) {
+    const char* const what = posted_.kind == OpKind::recv ? "recv from" : "send to";
+    return concat(what, " null with tag ", posted_.tag, ", which is no message");
+  }
   const std::string what = text_of(posted_.kind, posted_.bytes, posted_.peer, posted_.tag);
   if (status_ == Status::pending) return what + (waited_ ? ", its wait is on a stream" : ", not waited for");
   const bool shorter = status_ == Status::ok && received_ != posted_.bytes;
@@ -369,7 +377,11 @@ void bind_requests(nb::module_& m) {
           "Waiting again is allowed: it returns, or raises, the same once more.")
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
-      .def_prop_ro("peer", [](const PyRequest& self) { return self.posted().peer; })
+      .def_prop_ro(
+          "peer",
+          [](const PyRequest& self) { return self.is_null() ? nb::object(null()) : nb::cast(self.posted().peer); },
+          nb::sig("def peer(self) -> int"),
+          "Of an irecv from any_source the sender, once wait() on the host, or test(), has returned.")
       .def_prop_ro("tag", [](const PyRequest& self) { return self.posted().tag; })
       .def_prop_ro(
           "nbytes", [](const PyRequest& self) { return self.posted().bytes; }, "Size of the buffer.")

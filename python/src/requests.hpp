@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -171,6 +172,9 @@ void enqueue_and_keep(WorldState& state, StreamChoice choice, const Enqueue& enq
   keep();
 }
 
+// The peer that stands for onstream.null here. Every other -1 is refused, as a rank that does not exist.
+constexpr int kNullPeer = std::numeric_limits<int>::min() + 1;
+
 // One isend or irecv. The buffer stays in place until the message has finished, even if this object is gone.
 class PyRequest {
  public:
@@ -186,6 +190,8 @@ class PyRequest {
     StreamChoice choice() const { return {stream, mine.is_valid() ? nb::cast<PyStream*>(mine) : nullptr, keeper}; }
   };
   PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted);
+  // To or from null (kNullPeer): it has ended.
+  PyRequest(std::shared_ptr<WorldState> state, Posted posted);
   ~PyRequest();
   PyRequest(PyRequest&&) = default;
 
@@ -202,6 +208,12 @@ class PyRequest {
   // end_on_host(), then raise_fault().
   void wait_on_host();
   const Posted& posted() const { return posted_; }
+  const std::shared_ptr<Request>& request() const { return request_; }
+  bool is_null() const { return posted_.peer == kNullPeer; }
+  // The host has seen it end so.
+  void take(World& world, Status status) {
+    if (status_ == Status::pending) finish(world, status);
+  }
   // "send of 64 B to rank 1 with tag 0, not waited for"
   std::string text() const;
 

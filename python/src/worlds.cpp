@@ -20,6 +20,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/exit_status.hpp"
 #include "onstream/transport/fabric.hpp"
+#include "probes.hpp"
 #include "segments.hpp"
 #include "waiting.hpp"
 
@@ -398,6 +399,7 @@ void bind_worlds(nb::module_& m) {
            "peers' memory that this rank maps. message_bytes, segment_bytes: device memory of the library's own.")
       .def("_all_gather", &all_gather, nb::arg("topic"), nb::arg("mine"));
   bind_messages(world);
+  bind_probes(m, world);
   bind_segments(m, world);
 }
 

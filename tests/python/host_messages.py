@@ -185,6 +185,76 @@ def messages_larger_than_their_receives(world: ons.World) -> None:
     world.check()
 
 
+def probed_messages(world: ons.World) -> None:
+    for source, dest in permutations(range(world.size), 2):
+        for tag, nbytes in enumerate(sizes_between(world, source, dest)):
+            if world.rank == source:
+                world.send(message(nbytes, source, tag), dest, tag=tag)
+            elif world.rank == dest:
+                found = world.probe(tag=tag)
+                assert (found.peer, found.nbytes) == (source, nbytes)
+                check(found.recv(), source, tag)
+                assert world.iprobe(source, tag=tag) is None
+
+
+def messages_of_any_source(world: ons.World) -> None:
+    each = 20
+    sends = [
+        world.isend(message((number * 7919) % 70000, world.rank, number), peer, tag=7)
+        for peer in peers(world)
+        for number in range(each)
+    ]
+    numbers = dict.fromkeys(peers(world), 0)
+    box = np.zeros(70000, "u1")
+    for turn in range(each * len(numbers)):
+        if turn % 2 == 0:
+            found = world.recv(box, ons.any_source, tag=7)
+            assert isinstance(found, ons.Message)
+            source, nbytes = found.peer, found.nbytes
+        else:
+            request = world.irecv(box, ons.any_source, tag=7)
+            assert world.wait_any([request]) == 0
+            source, nbytes = request.peer, request.received
+        assert nbytes == (numbers[source] * 7919) % 70000
+        check(box[:nbytes], source, numbers[source])
+        numbers[source] += 1
+    assert set(numbers.values()) == {each}
+    world.wait_all(sends)
+
+
+def requests_of_which_any_may_end(world: ons.World) -> None:
+    sends, receives = _exchange(world)
+    waiting = [*sends, *(request for request, *_ in receives)]
+    while waiting:
+        for place in reversed(world.wait_some(waiting)):
+            del waiting[place]
+    for _, box, peer, tag in receives:
+        check(box, peer, tag)
+
+
+def task_farm(world: ons.World, tasks: int = 1000) -> None:
+    """Rank 0 gives each task to the rank whose result has come; every rank has some."""
+    if world.rank != 0:
+        while (task := world.recv_new(0, dtype="i8")).size > 0:
+            world.send(np.append(task, task[0] ** 2), 0, tag=1)
+        return
+    given, done = 0, np.full(tasks, -1)
+    served = dict.fromkeys(peers(world), 0)
+    for peer in served:
+        world.send(np.array([given]), peer)
+        given += 1
+    box = np.zeros(2, "i8")
+    for _ in range(tasks):
+        result = world.recv(box, ons.any_source, tag=1)
+        assert isinstance(result, ons.Message)
+        done[box[0]] = box[1]
+        served[result.peer] += 1
+        world.send(np.array([given] if given < tasks else [], "i8"), result.peer)
+        given += 1
+    np.testing.assert_array_equal(done, np.arange(tasks) ** 2)
+    assert min(served.values()) > 0
+
+
 def next_fault(world: ons.World) -> Any:
     limit = time.monotonic() + SOON_S
     while not (faults := world.take_faults()):
@@ -247,7 +317,11 @@ def refusals(world: ons.World) -> None:
     rings_of_sendrecv(world)
 
 
+# Senders, or sizes, that the receiver does not know.
+UNKNOWN = [probed_messages, messages_of_any_source, requests_of_which_any_may_end, task_farm]
+
 EVERYTHING = [
+    *UNKNOWN,
     blocking_calls,
     requests_that_are_waited_for,
     requests_that_are_polled,

@@ -68,7 +68,7 @@ def test_every_public_method_says_what_it_does() -> None:
         f"{owner}.{name}"
         for names in python_page.GROUPS.values()
         for owner in names
-        if isinstance(known[owner], ast.ClassDef)
+        if isinstance(known.get(owner), ast.ClassDef)
         for name, method in python_page.members(owner, known).items()
         if not ast.get_docstring(method) and not method.decorator_list
     ]

@@ -26,6 +26,7 @@ PROGRAMS = [
     "requests",
     "sendrecv",
     "posted_waits",
+    "probe",
     "collective",
     "collective_errors",
     "collective_many",

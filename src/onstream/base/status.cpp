@@ -20,6 +20,7 @@ const char* name_of(OpKind kind) {
     case OpKind::none: return "none";
     case OpKind::send: return "send";
     case OpKind::recv: return "recv";
+    case OpKind::probe: return "probe";
     case OpKind::put: return "put";
     case OpKind::get: return "get";
     case OpKind::reduce: return "reduce";

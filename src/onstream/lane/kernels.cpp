@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "onstream/lane/many.hpp"
+#include "onstream/lane/probe.hpp"
 #include "onstream/lane/queue_lock.hpp"
 #include "onstream/lane/recv.hpp"
 
@@ -103,6 +104,10 @@ const Kernel& send_many_kernel() {
 const Kernel& await_send_many_kernel() {
   static const Kernel kernel{"lane_await_send_many", host_entry<AwaitSendMany>,
                              ONSTREAM_CUDA_ADDRESS(cuda_addresses().await_send_many)};
+  return kernel;
+}
+const Kernel& probe_kernel() {
+  static const Kernel kernel{"lane_probe", host_entry<Probe>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().probe)};
   return kernel;
 }
 const Kernel& exchange_kernel() {

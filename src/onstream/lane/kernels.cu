@@ -2,6 +2,7 @@
 
 #include "onstream/device/cuda/entry.cuh"
 #include "onstream/lane/many.hpp"
+#include "onstream/lane/probe.hpp"
 #include "onstream/lane/send_receive.hpp"
 
 namespace onstream::lane {
@@ -21,6 +22,7 @@ LaneKernelAddresses cuda_addresses() {
           reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>),
           reinterpret_cast<const void*>(&cuda_entry<SendMany>),
           reinterpret_cast<const void*>(&cuda_entry<AwaitSendMany>),
+          reinterpret_cast<const void*>(&cuda_entry<Probe>),
           reinterpret_cast<const void*>(&cuda_entry<SendReceive>),
           reinterpret_cast<const void*>(&cuda_entry<ExchangeMany<kFew>>),
           reinterpret_cast<const void*>(&cuda_entry<ExchangeMany<kMany>>),

@@ -1,5 +1,5 @@
-// The kernels of eager messages: the bodies of send.hpp, await_send.hpp, recv.hpp, send_receive.hpp and many.hpp, ready
-// to launch on any device.
+// The kernels of eager messages: the bodies of send.hpp, await_send.hpp, recv.hpp, send_receive.hpp, many.hpp and
+// probe.hpp, ready to launch on any device.
 #pragma once
 
 #include "onstream/device.hpp"
@@ -19,6 +19,7 @@ const Kernel& reopen_kernel();
 const Kernel& await_receive_kernel();
 const Kernel& send_many_kernel();
 const Kernel& await_send_many_kernel();
+const Kernel& probe_kernel();
 const Kernel& exchange_kernel();       // cuda only, as the next four and the spread ones
 const Kernel& exchange_few_kernel();   // ExchangeMany<kFew>
 const Kernel& exchange_many_kernel();  // ExchangeMany<kMany>
@@ -42,6 +43,7 @@ struct LaneKernelAddresses {
   const void* await_receive;
   const void* send_many;
   const void* await_send_many;
+  const void* probe;
   const void* exchange;
   const void* exchange_few;
   const void* exchange_many;

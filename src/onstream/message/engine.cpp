@@ -21,6 +21,12 @@ std::string text_of(OpKind kind, std::size_t bytes, int peer, const MessageOptio
   return what_of(named);
 }
 
+[[noreturn]] void refuse_rank(const char* what, int peer, int size) {
+  require(peer != kAnySource, what,
+          ": any source names no rank; only a recv or an irecv that the host waits for, and a probe, take that");
+  fail(ErrorCode::invalid_argument, what, ": rank ", peer, " does not exist; this world has ranks 0 to ", size - 1);
+}
+
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last = 0;
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -53,14 +59,18 @@ MessageEngine::MessageEngine(std::shared_ptr<Fabric> fabric)
                    static_cast<std::size_t>(fabric_->parameters().tag_receives)),
       small_copy_bytes_(static_cast<std::size_t>(fabric_->parameters().small_copy_bytes)),
       uses_(device_),
+      keepers_(std::make_shared<std::vector<std::uint64_t>>(
+          on_host_ ? 0 : static_cast<std::size_t>(fabric_->size() * ground_->lanes.count()))),
       serial_(next_serial()) {
   load_kernels();
   fabric_->set_ahead(router_.ahead());
   views_ = lane::all_views(*fabric_, ground_->lanes, ground_->remote.get());
+  if (on_host_) fabric_->set_look_aside([this](FaultReport& late) { look_aside(late); });
   fabric_->barrier("the start of messages");
 }
 
 MessageEngine::~MessageEngine() {
+  fabric_->set_look_aside({});
   try {
     constexpr double kDrainS = 10;
     if (finish(Deadline(fabric_->parameters().timeout_s))) {
@@ -105,8 +115,8 @@ void MessageEngine::load_kernels() {
 void MessageEngine::check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
                                     const MessageOptions& options) {
   const int lanes = ground_->lanes.count();
-  require(peer >= 0 && peer < fabric_->size(), what, ": rank ", peer, " does not exist; this world has ranks 0 to ",
-          fabric_->size() - 1);
+  if (peer < 0 || peer >= fabric_->size()) [[unlikely]]
+    refuse_rank(what, peer, fabric_->size());
   require(options.tag >= 0 && options.tag < lanes, what, ": tag ", options.tag,
           " does not exist; this world has tags 0 to ", lanes - 1, " (parameter tags)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");

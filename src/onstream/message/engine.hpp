@@ -1,6 +1,7 @@
 // MessageEngine: the messages of a world, behind its calls. Each file has the methods of one task: engine.cpp sets up
 // and checks, on_stream.cpp enqueues, on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both
-// directions, waits.cpp completes requests, unreceived.cpp looks back at the end.
+// directions, waits.cpp completes requests, probe.cpp looks ahead, any_source.cpp has receives without a named sender,
+// unreceived.cpp looks back at the end.
 //
 // Thread-safe. Where threads use one lane in one direction, their ops run one at a time, in any order; streams that do
 // so on a GPU are the program's to order (message.hpp).
@@ -22,6 +23,8 @@
 #include "onstream/message/route.hpp"
 
 namespace onstream {
+
+inline const HostGroup kCaller(0, 1);  // the calling thread, where it runs an op or waits itself
 
 class MessageEngine {
  public:
@@ -52,10 +55,18 @@ class MessageEngine {
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
+  std::size_t wait_any(std::span<const std::shared_ptr<Request>> requests, Status& status);
+  std::optional<Probed> iprobe(int peer, int tag);
+  Status probe(int peer, int tag, Probed& found);
+  std::shared_ptr<Matched> imatch(int peer, int tag);
+  Status match(int peer, int tag, std::shared_ptr<Matched>& found);
+  std::shared_ptr<Request> irecv(const std::shared_ptr<Matched>& matched, void* destination, std::size_t bytes,
+                                 const MessageOptions& options);
 
   bool has_room(std::size_t bytes, int peer, int lane) const;
   std::string explain(const Outgoing& message);
   static std::size_t received(const std::shared_ptr<Request>& request);
+  static int source(const std::shared_ptr<Request>& request);
   std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside) const { return uses_.points(beside); }
   std::size_t device_bytes() const { return ground_->lanes.device_bytes(); }
 
@@ -175,6 +186,9 @@ class MessageEngine {
   std::optional<Status> send_ahead(const Outgoing& message);
   void isend_by(SendRoute route, const std::shared_ptr<Request>& request, const Outgoing& message);
   void irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination);
+  void post_receive(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination);
+  void post_receive(const lane::Post& body, const RecvRoute& route, const std::shared_ptr<Request>& request,
+                    void* destination);
   void require_not_nested(const Outgoing& out, const Incoming& in) const;
 
   // --- waits.cpp ---
@@ -194,8 +208,37 @@ class MessageEngine {
   Status collect(Request& request);
   Status reported(std::uint64_t word) const;
 
+  // --- probe.cpp ---
+  enum class Keep { no, yes };  // whether the lane's lock, in the name of the message that was found
+  struct Found {
+    Probed message;
+    std::uint64_t kept = 0;  // takes that lock over
+  };
+  std::uint64_t& receiving_lock(int peer, int tag);
+  void check_probe(int peer, int tag);
+  bool next_message(std::span<const lane::LaneView> lanes, std::span<std::uint64_t> found);
+  bool look_at(int peer, int tag, Keep keep, Found& found);
+  bool find(int peer, int tag, Keep keep, Found& found);
+  bool are_free(int peer, int tag);
+  std::uint64_t word_of_source(int peer, int tag);
+  bool find_once(int peer, int tag, Keep keep, Found& found);
+  Status await_message(int peer, int tag, Keep keep, Found& found);
+  std::shared_ptr<Matched> matched(const Found& found);
+  void post_kept(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination,
+                 std::uint64_t kept);
+  void tell_in_vain(Status status, const WaitView& wait, const Fault& fault);
+
+  // --- any_source.cpp ---
+  std::shared_ptr<Request> irecv_any(const Incoming& message);
+  bool bind(const std::shared_ptr<Request>& request);
+  void bind_to(const std::shared_ptr<Request>& request, const Incoming& message, std::uint64_t kept);
+  void await_source(const std::shared_ptr<Request>& request);
+  bool has_source(const std::shared_ptr<Request>& request);
+  void end_in_vain(Status status, const Request& request);
+
   // --- unreceived.cpp ---
   void tell_unreceived() const;
+  void look_aside(FaultReport& late) const;
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
@@ -212,6 +255,17 @@ class MessageEngine {
   Outstanding outstanding_;
   std::size_t small_copy_bytes_;
   StreamTracker uses_;
+  std::shared_ptr<std::vector<std::uint64_t>> keepers_;  // on cuda the locks of receiving, by queue
+  std::mutex probing_;                                   // guards the next
+  std::shared_ptr<Memory> probed_;                       // on cuda: the answers of a probe
+  std::atomic<int> next_source_ = 0;                     // whose message an any-source look takes first
+  // A receive from any rank that has no message yet. The oldest come first.
+  struct Unbound {
+    std::weak_ptr<Request> request;
+    Incoming message;
+  };
+  std::mutex binding_;
+  std::vector<Unbound> unbound_;
   std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 

@@ -11,7 +11,7 @@ namespace onstream {
 
 namespace {
 
-const HostGroup kCaller(0, 1);
+constexpr std::uint64_t kNoneEnds = 0;  // of a lock that calls hold for a moment, or keep
 
 // On the stack of a host call that ends before it returns.
 struct StackTicket {
@@ -23,18 +23,21 @@ struct StackTicket {
   }
 };
 
-// Of a call that finds its lane busy with another call of the same thread.
-[[noreturn]] void refuse_nested(const std::string& message) {
-  fail(ErrorCode::invalid_argument, message,
-       ": called while this thread is inside another call of the same tag and direction, as from a signal handler; "
-       "call it after the handler, or use another tag");
-}
 template <class Message>
-void refuse_nested(const lane::QueueLock& lock, const Message& message) {
-  if (lock.status() == Status::misused) refuse_nested(text_of(message));
+void refuse_nested(const lane::QueueLock& lock, const Message& message, const std::uint64_t& holder) {
+  if (lock.status() == Status::misused) onstream::refuse_nested(text_of(message), holder);
 }
 
 }  // namespace
+
+void refuse_nested(const std::string& call, const std::uint64_t& holder) {
+  require(!ThreadLock::is_kept(holder), call,
+          ": this thread has matched the next message there and not received it; receive that one first, or let go of "
+          "it");
+  fail(ErrorCode::invalid_argument, call,
+       ": called while this thread is inside another call of the same tag and direction, as from a signal handler; "
+       "call it after the handler, or use another tag");
+}
 
 Status MessageEngine::send(const Outgoing& message) {
   if (!on_host_) return wait(isend(message));
@@ -43,7 +46,7 @@ Status MessageEngine::send(const Outgoing& message) {
   StackTicket result;
   body.ticket = result.ticket(message.options);
   lane::QueueLock lock(body);
-  refuse_nested(lock, message);
+  refuse_nested(lock, message, body.lane.sending->busy);
   if (lock.held()) {
     body.run(kCaller, [&lock] { lock.unlock(); });
   } else {
@@ -56,7 +59,7 @@ Status MessageEngine::send(const Outgoing& message) {
 
 Status MessageEngine::recv(const Incoming& message, std::size_t* received) {
   const auto& [destination, bytes, peer, options] = message;
-  if (!on_host_) {
+  if (!on_host_ || peer == kAnySource) {
     const auto request = irecv(message);
     const Status status = wait(request);
     if (received != nullptr) *received = request->received;
@@ -67,7 +70,7 @@ Status MessageEngine::recv(const Incoming& message, std::size_t* received) {
   StackTicket result;
   body.ticket = result.ticket(options);
   const lane::QueueLock lock(body);
-  refuse_nested(lock, message);
+  refuse_nested(lock, message, body.lane.receiving->busy);
   if (lock.held()) {
     (void)outstanding_.pass(queue_of(peer, options.tag), peer, options.tag, Outstanding::Next::at_once);
     body(kCaller);
@@ -95,7 +98,7 @@ void MessageEngine::isend_by(SendRoute route, const std::shared_ptr<Request>& re
   lane::Send body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
   body.ticket = request->slot.ticket;
   lane::QueueLock lock(body);
-  refuse_nested(lock, message);
+  refuse_nested(lock, message, body.lane.sending->busy);
   if (!lock.held()) return lane::end_unlocked(body, lock.status());
   if (body.would_crowd(kCaller) && router_.may_choose(message.options.path)) {
     // It must not wait for room: a rank may post all its sends before its receives, and so may its peer.
@@ -117,6 +120,7 @@ void MessageEngine::isend_by(SendRoute route, const std::shared_ptr<Request>& re
 }
 
 std::shared_ptr<Request> MessageEngine::irecv(const Incoming& message) {
+  if (message.peer == kAnySource) return irecv_any(message);
   const RecvRoute route = route_recv(message, lane::Completion::posted);
   auto request = request_for(message);
   irecv_by(route, request, message.destination);
@@ -124,15 +128,35 @@ std::shared_ptr<Request> MessageEngine::irecv(const Incoming& message) {
 }
 
 void MessageEngine::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination) {
+  const Incoming message{destination, request->bytes, request->lane.peer, {request->lane.lane}};
+  if (!on_host_) {
+    std::uint64_t& holder = receiving_lock(message.peer, message.options.tag);
+    const ThreadLock lock(fabric_->wait_view(message.peer), holder, kNoneEnds);
+    if (lock.status() == Status::misused) onstream::refuse_nested(text_of(message), holder);
+    if (!lock.held()) return end_in_vain(lock.status(), *request);
+    return post_receive(route, request, destination);
+  }
+  auto body = recv_body<lane::Post>(route, request->bytes, request->lane);
+  const lane::QueueLock lock(body);
+  refuse_nested(lock, message, body.lane.receiving->busy);
+  body.ticket = request->slot.ticket;
+  if (!lock.held()) return lane::end_unlocked(body, lock.status());
+  post_receive(body, route, request, destination);
+}
+
+// The lane's lock is held.
+void MessageEngine::post_receive(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination) {
   if (!on_host_) {  // on a stream that receives of all peers share: none may hold up the others there
     const std::lock_guard lock(posting_);
     return irecv_by(route, request, destination, Outstanding::Next::at_once, receives_.get());
   }
   auto body = recv_body<lane::Post>(route, request->bytes, request->lane);
   body.ticket = request->slot.ticket;
-  const lane::QueueLock lock(body);
-  refuse_nested(lock, Incoming{destination, request->bytes, request->lane.peer, {request->lane.lane}});
-  if (!lock.held()) return lane::end_unlocked(body, lock.status());
+  post_receive(body, route, request, destination);
+}
+
+void MessageEngine::post_receive(const lane::Post& body, const RecvRoute& route,
+                                 const std::shared_ptr<Request>& request, void* destination) {
   (void)outstanding_.add(request, Outstanding::Next::at_once);
   if (route.bounce != nullptr) request->copy_back = destination;
   hold_bounce(*request, route.bounce);
@@ -142,9 +166,10 @@ void MessageEngine::irecv_by(const RecvRoute& route, const std::shared_ptr<Reque
 // Before either half is posted.
 void MessageEngine::require_not_nested(const Outgoing& out, const Incoming& in) const {
   if (!on_host_) return;
-  const bool sends = lane::QueueLock::is_mine(view(out.peer, out.options.tag).sending->busy);
-  const bool receives = lane::QueueLock::is_mine(view(in.peer, in.options.tag).receiving->busy);
-  if (sends || receives) refuse_nested(text_of(out, in));
+  const std::uint64_t& sending = view(out.peer, out.options.tag).sending->busy;
+  const std::uint64_t& receiving = view(in.peer, in.options.tag).receiving->busy;
+  if (ThreadLock::is_mine(receiving)) onstream::refuse_nested(text_of(out, in), receiving);
+  if (ThreadLock::is_mine(sending)) onstream::refuse_nested(text_of(out, in), sending);
 }
 
 // A small send through the ring of its tag, which ends at once. Nothing, and nothing done, where it might wait.

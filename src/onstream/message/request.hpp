@@ -51,6 +51,8 @@ class Request {
   std::size_t queue = 0;                    // its peer and lane, as one number
   std::uint64_t order = 0;                  // of a posted receive, among those of its engine; 0: not posted
   std::uint64_t owner = 0;                  // the engine that made it
+  int any_tag = -1;                         // of a receive from any rank
+  std::atomic<bool> from_any = false;       // it has no sender yet: its lane has no peer
   std::shared_ptr<MessageTickets> tickets;  // where the slot goes back
   std::shared_ptr<BouncePool> bounces;      // where the bounce buffer goes back, if there is one
 
@@ -64,6 +66,7 @@ class Request {
   Request& operator=(const Request&) = delete;
   ~Request() {
     if (tickets == nullptr) return;
+    if (from_any.load(std::memory_order_acquire)) MessageTickets::close(slot);  // no message was taken for it
     MessageTickets::Left left{slot, std::move(last_wait), nullptr, 0, std::nullopt, bytes};
     if (kind == OpKind::send) left.sent_on = lane;
     if (bounce != nullptr) {

@@ -1,8 +1,11 @@
-// Warns, when a world ends, of messages that came in a lane's ring and that no receive has taken. They are a program's
-// mistake that nothing else shows, as their sends have ended. Only the host device looks, where a rank's CPU can read
-// its rings; on others the look would be one more kernel at every end.
+// Looks for messages that no receive took: when a receive has passed its deadline, on the other tags of its rank, and
+// when the world ends, on all. The latter warns of messages that came in a lane's ring and that no receive has taken.
+// They are a program's mistake that nothing else shows, as their sends have ended. Only the host device looks, where a
+// rank's CPU can read its rings; on others the look would be one more kernel at every end.
 #include "onstream/base/log.hpp"
+#include "onstream/lane/probe.hpp"
 #include "onstream/message/engine.hpp"
+#include "onstream/transport/failure.hpp"
 
 namespace onstream {
 
@@ -33,6 +36,19 @@ Unreceived unreceived_on(const lane::LaneView& lane) {
 }
 
 }  // namespace
+
+// Of a receive that came too late, or was never sent to: the next message of the same rank on another tag. By the
+// thread that takes the fault, while others may receive.
+void MessageEngine::look_aside(FaultReport& late) const {
+  const HostGroup caller(0, 1);
+  for (int tag = 0; late.peer >= 0 && tag < ground_->lanes.count(); ++tag) {
+    lane::Seen seen;
+    if (tag == late.tag || !lane::next_message(caller, views_[queue_of(late.peer, tag)], seen)) continue;
+    late.waiting_tag = tag;
+    late.waiting_bytes = seen.bytes();
+    return;
+  }
+}
 
 void MessageEngine::tell_unreceived() const {
   if (!on_host_ || !logs(LogLevel::warn) || fabric_->failure()) return;

@@ -34,7 +34,12 @@ std::vector<std::unique_lock<RequestLock>> lock_all(std::span<const std::shared_
 }  // namespace
 
 void MessageEngine::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
-  for (const auto& request : requests) check_request(request);
+  for (const auto& request : requests) {
+    check_request(request);
+    const bool bound = !request->from_any.load(std::memory_order_acquire) || bind(request);
+    require(bound,
+            "wait: a receive from any rank whose message has not come is waited for by the host, not by a stream");
+  }
   const auto locks = lock_all(requests);
   for (const auto& request : requests) order_after_op(*request, stream);
   const bool captured = device_->capturing(stream);
@@ -70,6 +75,8 @@ Status MessageEngine::wait(const std::shared_ptr<Request>& request) {
   const std::lock_guard lock(request->in_use);
   check_host_may_ask(*request);
   if (request->result) return *request->result;
+  if (request->from_any.load(std::memory_order_acquire)) [[unlikely]]
+    await_source(request);
   advance(*request, Look::wait);
   await_taken(*request);
   return collect(*request);
@@ -81,6 +88,10 @@ Status MessageEngine::test(const std::shared_ptr<Request>& request) {
   if (!lock) return Status::pending;  // as far as another thread's wait has come
   check_host_may_ask(*request);
   if (request->result) return *request->result;
+  if (request->from_any.load(std::memory_order_acquire) && !has_source(request)) [[unlikely]] {
+    const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
+    return request->status() == Status::pending && !failed ? Status::pending : collect(*request);
+  }
   // Nothing more comes from a peer that has left: an op that has run ends at once, one way or the other.
   advance(*request, fabric_->has_left(request->lane.peer) ? Look::finish : Look::once);
   if (request->taken != nullptr && !request->taken->done()) return Status::pending;

@@ -348,6 +348,8 @@ class Fabric::Implementation {
       FaultReport report = news.report;
       report.timeout_s = parameters_.timeout_s;
       report.word = segments_.place_of(reinterpret_cast<const void*>(report.word.at));
+      const bool late = report.status == Status::timeout && report.plan == 0;
+      if (late && (report.op == OpKind::recv || report.op == OpKind::probe) && look_aside_) look_aside_(report);
       if (news.tell_peer && report.peer != launch_.rank) {
         const FaultReport theirs{.rank = report.peer,
                                  .status = report.status,
@@ -360,6 +362,11 @@ class Fabric::Implementation {
       }
       take(report, news.owed ? FaultLog::ReportedBy::by_call : FaultLog::ReportedBy::by_world);
     }
+  }
+
+  void set_look_aside(std::function<void(FaultReport&)> look) {
+    const std::lock_guard looking(board_mutex_);
+    look_aside_ = std::move(look);
   }
 
   void take(FaultReport report, FaultLog::ReportedBy reported = FaultLog::ReportedBy::by_world) {
@@ -530,6 +537,7 @@ class Fabric::Implementation {
  private:
   unsigned ticks_ = 0;      // the mesh's thread's own
   std::mutex board_mutex_;  // held while the board is read
+  std::function<void(FaultReport&)> look_aside_;
   std::atomic<std::uint64_t> segments_made_ = 0;
 };
 
@@ -604,6 +612,9 @@ std::shared_ptr<const void> Fabric::wait_memory() const {
 const std::shared_ptr<OwnMemory>& Fabric::own_memory() const { return implementation_->own_memory_; }
 const std::shared_ptr<StreamPool>& Fabric::streams() const { return implementation_->streams_; }
 void Fabric::set_ahead(const Ahead& ahead) { implementation_->ahead_ = ahead; }
+void Fabric::set_look_aside(std::function<void(FaultReport&)> look) {
+  implementation_->set_look_aside(std::move(look));
+}
 StreamTracker& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watchdog> Fabric::watch() const { return implementation_->watch_; }
 CopyThread& Fabric::copies() const { return *implementation_->copies_; }

@@ -61,6 +61,9 @@ class Fabric {
   const std::shared_ptr<net::NetworkProxy>& network() const;  // null in a world of one host
   // Once, before anything is sent: which sends may end before their receives begin, for stories of a failure.
   void set_ahead(const Ahead& ahead);
+  // Called for each receive of this rank that has passed its deadline, before it is told: names a message that waits on
+  // another tag. Empty: there is none to call, from now on.
+  void set_look_aside(std::function<void(FaultReport&)> look);
 
   // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not
   // come; that fails the world, as any wait's timeout does. Ends at once, with the story, when the world fails.

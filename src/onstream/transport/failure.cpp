@@ -41,7 +41,7 @@ std::string on_spread_lanes(const Ahead& ahead) {
 }
 
 bool is_message(const FaultReport& fault) {
-  return fault.plan == 0 && (fault.op == OpKind::send || fault.op == OpKind::recv);
+  return fault.plan == 0 && (fault.op == OpKind::send || fault.op == OpKind::recv || fault.op == OpKind::probe);
 }
 
 bool ended_in_vain(const FaultReport& fault) {
@@ -86,9 +86,11 @@ std::string what_of(const FaultReport& fault) {
     return concat("wait for a ", name_of(fault.op), fault.op == OpKind::recv ? " from rank " : " to rank ", fault.peer,
                   " with tag ", fault.tag, ", which a stream of its own has not come to,");
   }
-  const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
-  std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
-  if (fault.peer >= 0) text += concat(towards, fault.peer);
+  const bool comes = fault.op == OpKind::recv || fault.op == OpKind::get || fault.op == OpKind::probe;
+  std::string text = name_of(fault.op);
+  if (fault.op != OpKind::probe) text += concat(" of ", fault.bytes, " B");
+  if (fault.peer >= 0) text += concat(comes ? " from rank " : " to rank ", fault.peer);
+  if (fault.peer < 0 && comes && is_message(fault)) text += " from any rank";
   if (fault.tag >= 0) text += concat(" with tag ", fault.tag);
   if (fault.plan != 0) text += concat(" (op ", fault.plan_op, " of plan '", fault.plan_name.data(), "')");
   return text;
@@ -226,7 +228,7 @@ std::vector<std::string> differing_lanes(const Failure& failure) {
     const auto other = waits.find(sent->peer);
     if (sent->op != OpKind::send || !is_message(*sent) || other == waits.end()) continue;
     const FaultReport& received = *other->second;
-    if (received.op != OpKind::recv || !is_message(received) || received.peer != rank) continue;
+    if (received.op == OpKind::send || !is_message(received) || received.peer != rank) continue;
     if (received.tag == sent->tag) continue;
     lines.push_back(concat("rank ", rank, " sends with tag ", sent->tag, ", rank ", sent->peer, " receives with tag ",
                            received.tag, ": if these two are meant for each other, their tags must be the same"));
@@ -247,6 +249,12 @@ std::vector<std::string> missing_partners(const Failure& failure) {
                              ": it did not end in time"));
       continue;
     }
+    if (late.waiting_tag >= 0) continue;  // waiting_elsewhere() tells
+    if (late.peer < 0) {
+      lines.push_back(concat("no message with tag ", late.tag, " came to rank ", late.rank,
+                             " from any rank: check that one sends to it, and on this tag"));
+      continue;
+    }
     if (late.peer == late.rank || is_gone(failure, late.peer)) continue;
     const bool sends = late.op == OpKind::send;
     const std::string between =
@@ -262,6 +270,18 @@ std::vector<std::string> missing_partners(const Failure& failure) {
     } else if (other->second->peer != late.rank) {
       lines.push_back(concat("rank ", late.peer, " waited in ", what_of(*other->second), ", and ", between));
     }
+  }
+  return lines;
+}
+
+// Receives that passed their deadline while a message of the same rank waited on another tag.
+std::vector<std::string> waiting_elsewhere(const Failure& failure) {
+  std::vector<std::string> lines;
+  for (const FaultReport& late : failure.faults) {
+    if (late.waiting_tag < 0) continue;
+    lines.push_back(concat("a message of ", late.waiting_bytes, " B from rank ", late.peer, " to rank ", late.rank,
+                           " waits on tag ", late.waiting_tag, ", and rank ", late.rank, " receives with tag ",
+                           late.tag, ": if these two are meant for each other, their tags must be the same"));
   }
   return lines;
 }
@@ -298,12 +318,15 @@ std::string advice_on_cycle(const Failure& failure) {
 std::vector<std::string> advice_on_waits(const Failure& failure) {
   const std::string cycle = find_cycle(failure.faults);
   if (cycle.empty()) {
-    std::vector<std::string> lines = missing_partners(failure);
+    std::vector<std::string> lines = waiting_elsewhere(failure);
+    for (std::string& line : missing_partners(failure)) lines.push_back(std::move(line));
     for (std::string& line : missing_launches(failure)) lines.push_back(std::move(line));
     return lines;
   }
   std::vector<std::string> lines{"these waits form a cycle: " + cycle};
-  for (std::string& hint : differing_lanes(failure)) lines.push_back(std::move(hint));
+  std::vector<std::string> hints = differing_lanes(failure);
+  if (hints.empty()) hints = waiting_elsewhere(failure);
+  for (std::string& hint : hints) lines.push_back(std::move(hint));
   if (std::string way_out = advice_on_cycle(failure); !way_out.empty()) lines.push_back(std::move(way_out));
   return lines;
 }

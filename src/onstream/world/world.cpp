@@ -123,6 +123,43 @@ std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int
 std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
   return messages_->irecv({destination, bytes, peer, options});
 }
+std::optional<Probed> World::iprobe(int peer, int tag) { return messages_->iprobe(peer, tag); }
+Status World::probe(int peer, int tag, Probed& found) { return messages_->probe(peer, tag, found); }
+std::shared_ptr<Matched> World::imatch(int peer, int tag) { return messages_->imatch(peer, tag); }
+Status World::match(int peer, int tag, std::shared_ptr<Matched>& found) { return messages_->match(peer, tag, found); }
+std::shared_ptr<Request> World::irecv(const std::shared_ptr<Matched>& matched, void* destination, std::size_t bytes,
+                                      const MessageOptions& options) {
+  return messages_->irecv(matched, destination, bytes, options);
+}
+Status World::recv(const std::shared_ptr<Matched>& matched, void* destination, std::size_t bytes,
+                   const MessageOptions& options) {
+  return messages_->wait(irecv(matched, destination, bytes, options));
+}
+std::size_t World::wait_any(std::span<const std::shared_ptr<Request>> requests, Status& status) {
+  return messages_->wait_any(requests, status);
+}
+std::vector<World::EndedRequest> World::wait_some(std::span<const std::shared_ptr<Request>> requests) {
+  Status status = Status::ok;
+  const std::size_t first = messages_->wait_any(requests, status);
+  std::vector<EndedRequest> ended;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Status one = i == first ? status : messages_->test(requests[i]);
+    if (one != Status::pending) ended.push_back({i, one});
+  }
+  return ended;
+}
+std::optional<World::EndedRequest> World::test_any(std::span<const std::shared_ptr<Request>> requests) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Status status = messages_->test(requests[i]);
+    if (status != Status::pending) return EndedRequest{i, status};
+  }
+  return std::nullopt;
+}
+bool World::test_all(std::span<const std::shared_ptr<Request>> requests) {
+  std::size_t ended = 0;  // each is tested: a test moves its message along
+  for (const auto& request : requests) ended += messages_->test(request) != Status::pending ? 1 : 0;
+  return ended == requests.size();
+}
 Exchange World::isendrecv(const Outgoing& out, const Incoming& in) { return messages_->isendrecv(out, in); }
 Status World::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
   return messages_->sendrecv(out, in, received);
@@ -134,6 +171,7 @@ Status World::wait(const std::shared_ptr<Request>& request) { return messages_->
 Status World::test(const std::shared_ptr<Request>& request) { return messages_->test(request); }
 bool World::has_room(std::size_t bytes, int peer, int lane) const { return messages_->has_room(bytes, peer, lane); }
 std::size_t World::received(const std::shared_ptr<Request>& request) const { return MessageEngine::received(request); }
+int World::source(const std::shared_ptr<Request>& request) const { return MessageEngine::source(request); }
 
 std::string World::explain(const Outgoing& message) const { return messages_->explain(message); }
 bool World::captured(const std::shared_ptr<Request>& request) const { return request->captured; }

@@ -1,7 +1,8 @@
 // ThreadLock: a word that holds the thread inside, for calls of the host that wait while they hold it.
 //
 // Unlike a mutex it waits as ops do: bounded, and until the world fails or the thread's interrupt hook says so. A call
-// of the thread that holds it already, as from a signal handler, is told so at once.
+// of the thread that holds it already, as from a signal handler, is told so at once. A call may end and keep() the
+// lock: another one takes it over, in any thread, or gives it back.
 #pragma once
 
 #include <pthread.h>
@@ -23,12 +24,22 @@ class ThreadLock {
     if (HostGroup::compare_swap(holder_, 0, me) != 0) [[unlikely]]
       status_ = queue_up(wait, me, ended);
   }
+  // Waits for nothing: status() is pending where another call holds it.
+  explicit ThreadLock(std::uint64_t& holder) : ThreadLock(holder, 0) {}
+  // Takes over the lock that a call kept under this word. status() is pending if no call has.
+  ThreadLock(std::uint64_t& holder, std::uint64_t kept) : holder_(&holder) {
+    const bool free = HostGroup::load_relaxed(holder_) == kept;
+    if (!free || HostGroup::compare_swap(holder_, kept, this_thread()) != kept) status_ = Status::pending;
+  }
   ~ThreadLock() { unlock(); }
   ThreadLock(const ThreadLock&) = delete;
   ThreadLock& operator=(const ThreadLock&) = delete;
 
-  // Whether this thread holds the lock whose word that is.
-  static bool is_mine(const std::uint64_t& holder) { return HostGroup::load_relaxed(&holder) == this_thread(); }
+  // Whether this thread holds the lock whose word that is, or has kept it.
+  static bool is_mine(const std::uint64_t& holder) {
+    return (HostGroup::load_relaxed(&holder) & ~kKept) == this_thread();
+  }
+  static bool is_kept(const std::uint64_t& holder) { return (HostGroup::load_relaxed(&holder) & kKept) != 0; }
 
   Status status() const { return status_; }
   bool held() const { return status_ == Status::ok; }
@@ -38,7 +49,17 @@ class ThreadLock {
     status_ = Status::pending;
   }
 
+  // Ends this call and keeps the lock. Returns the word to take it over by.
+  std::uint64_t keep() {
+    const std::uint64_t word = this_thread() | kKept;
+    HostGroup::store_release(holder_, word);  // pairs with compare_swap
+    status_ = Status::pending;
+    return word;
+  }
+
  private:
+  static constexpr std::uint64_t kKept = 1;  // beside a thread's word, which is the address of an aligned object
+
   static std::uint64_t this_thread() {
     const pthread_t self = pthread_self();
     std::uint64_t word = 0;

@@ -1,0 +1,71 @@
+// Probe: looks for the next message of a lane that no receive has asked for, and takes nothing. Messages that receives
+// were posted for are passed over, whether they have come or not. Protocol and memory: lane.hpp.
+//
+// Nobody receives on the lane meanwhile (a lock of the host sees to it, a stream's order on a GPU), but for waits of
+// posted receives: their lock is taken, where there are such receives.
+#pragma once
+
+#include "onstream/lane/host/packed.hpp"
+#include "onstream/lane/ring.hpp"
+
+namespace onstream::lane {
+
+// The header behind that of `passed` messages from unit `head` on, if it has come. One thread. The chunks of a staged
+// message are part of it.
+template <class Group>
+ONSTREAM_CALL bool look_past(const Group& group, const LaneView& lane, std::uint64_t head, std::uint64_t passed,
+                             Seen& seen) {
+  while (look(group, lane, head, seen)) {
+    const bool begins = seen.kind() != Header::chunk;
+    if (begins && passed == 0) return true;
+    if (begins) --passed;
+    head += seen.kind() == Header::data ? ring_units<Group>(seen.bytes()) : 1;
+  }
+  return false;
+}
+
+// Whether the next message has come; `seen` gets its header. One look of one thread: false, too, while another thread
+// takes messages of posted receives.
+template <class Group>
+ONSTREAM_CALL bool next_message(const Group& group, const LaneView& lane, Seen& seen) {
+  Receiving* const state = lane.receiving;
+  const auto [drained, head] = load_pair(group, &state->drained);
+  if (group.load_acquire(&state->posted) == drained) return look_past(group, lane, head, 0, seen);
+  if (group.compare_swap(&state->lock, 0, 1) != 0) return false;
+  group.fence();  // the lock's previous holder left its counters before it let go
+  const std::uint64_t taken = group.load_acquire(&state->drained);
+  const std::uint64_t posted = group.load_acquire(&state->posted);
+  const bool there = posted >= taken && look_past(group, lane, group.load_relaxed(&state->head), posted - taken, seen);
+  group.store_release(&state->lock, 0);
+  return there;
+}
+
+// One look at several lanes, for a device whose memory the host does not read.
+constexpr int kMostProbed = 32;
+struct Probe {
+  // The fields of a LaneView that it needs.
+  struct Place {
+    Receiving* receiving = nullptr;
+    Line* ring = nullptr;
+    std::uint64_t ring_shift = 0;
+  };
+  std::uint64_t* found = nullptr;  // pinned: for each place the message's bytes and 1, or 0: none has come
+  int count = 0;
+  Place places[kMostProbed];
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (group.rank() != 0) return;
+    for (int i = 0; i < count; ++i) {
+      LaneView lane;
+      lane.receiving = places[i].receiving;
+      lane.ring = places[i].ring;
+      lane.ring_shift = places[i].ring_shift;
+      Seen seen;
+      const bool there = next_message(group, lane, seen);
+      group.store_relaxed(found + i, there ? seen.bytes() + 1 : 0);
+    }
+  }
+};
+
+}  // namespace onstream::lane
