@@ -11,7 +11,7 @@
 // every rank were seen: true of ping-pong, of an acknowledged window, and of a ring with at least as many steps as
 // ranks.
 #include "library_peer.hpp"
-#include "nvshmem_start.hpp"
+#include "support/nvshmem_start.hpp"
 
 namespace onstream::bench {
 

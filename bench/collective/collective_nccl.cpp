@@ -11,8 +11,8 @@
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/store/store.hpp"
 #include "onstream/device.hpp"
-#include "options.hpp"
-#include "shared_object.hpp"
+#include "support/options.hpp"
+#include "support/shared_object.hpp"
 
 namespace onstream::bench {
 

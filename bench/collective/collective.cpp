@@ -26,7 +26,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/parameters.hpp"
-#include "options.hpp"
+#include "support/options.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 /* The time of OpenSHMEM's collectives on SHMEM_TEAM_WORLD, of 8 B and of 1 MiB: microseconds a call.
  *
- *   oshcc -O2 bench/openshmem_collectives.c -o openshmem_collectives && oshrun -n 4 openshmem_collectives
+ *   oshcc -O2 bench/compat/openshmem_collectives.c -o openshmem_collectives && oshrun -n 4 openshmem_collectives
  *
  * The bytes are those of a PE's vector (broadcast, reductions), or else of all that a PE has in the end, but no less
  * than 8 B of each. Each line is the best and the median of 21 rounds, as PE 0 sees them. ONSTREAM_SHMEM_HEAP=device

@@ -1,4 +1,4 @@
-/* The cells of bench/am_stencil.c: computed by the CPU (am_stencil_cells.c) or by kernels on two streams (.cu).
+/* The cells of bench/compat/am_stencil.c: computed by the CPU (am_stencil_cells.c) or by kernels on two streams (.cu).
  *
  * A tile of nx x ny cells, twice: of this step and of the next. Edges are the cells that the neighbours need of it,
  * ghosts the cells that it needs of them, in arrays of their own, one for each side. */

@@ -21,8 +21,8 @@
 #include "onstream/one_sided.hpp"
 #include "onstream/symmetric.hpp"
 #include "onstream/world.hpp"
-#include "options.hpp"
-#include "spin_kernel.hpp"
+#include "support/options.hpp"
+#include "world/spin_kernel.hpp"
 
 namespace {
 

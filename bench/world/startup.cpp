@@ -20,7 +20,7 @@
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "onstream/world.hpp"
-#include "options.hpp"
+#include "support/options.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-// One case of the message bench, read from text that bench/mpi_peer.c reads too.
+// One case of the message bench, read from text that bench/message/mpi_peer.c reads too.
 //
 //   MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW, for example ping-pong:captured:8:20:100
 //

@@ -1,11 +1,11 @@
-/* The peer of bench/collective.cpp: the same cases over plain MPI, for comparison in the same run.
+/* The peer of bench/collective/collective.cpp: the same cases over plain MPI, for comparison in the same run.
  *
  * Usage: mpirun -n N mpi_collectives --samples N CASE...
  *   CASE is KIND:TYPE:OP:SUBMISSION:BYTES:ITERATIONS:WINDOW; SUBMISSION is always "host", OP is sum
  * Host memory. Rank 0 prints one JSON line a case, the raw samples in it; the statistics are the driver's
  * (python/onstream/bench). One untimed sample goes before the timed ones. Before the timing each result is compared
- * with the expected one, as in bench/collective.cpp: of sums that of small whole numbers, of moves the sender's
- * pattern. The wrong elements of all ranks are counted; of a barrier nothing is looked at ("checked": false).
+ * with the expected one, as in bench/collective/collective.cpp: of sums that of small whole numbers, of moves the
+ * sender's pattern. The wrong elements of all ranks are counted; of a barrier nothing is looked at ("checked": false).
  */
 #include <mpi.h>
 #include <stdint.h>

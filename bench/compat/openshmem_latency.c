@@ -1,7 +1,7 @@
 /* The time of OpenSHMEM's small calls between 2 PEs: nanoseconds a call, PE 0 timing, PE 1 taking no part; and half of
  * a round trip of put_signal and wait, in which it does.
  *
- *   oshcc -O2 bench/openshmem_latency.c -o openshmem_latency && oshrun -n 2 openshmem_latency
+ *   oshcc -O2 bench/compat/openshmem_latency.c -o openshmem_latency && oshrun -n 2 openshmem_latency
  *
  * Each line is the best and the median of 101 rounds. */
 #include <shmem.h>

@@ -10,10 +10,10 @@
 #include <map>
 
 #include "collective_library.hpp"
-#include "nvshmem_start.hpp"
 #include "onstream/bootstrap/store/store.hpp"
 #include "onstream/device.hpp"
-#include "options.hpp"
+#include "support/nvshmem_start.hpp"
+#include "support/options.hpp"
 
 namespace onstream::bench {
 

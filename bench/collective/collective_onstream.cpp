@@ -4,7 +4,7 @@
 #include "collective_library.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/world.hpp"
-#include "options.hpp"
+#include "support/options.hpp"
 
 #ifndef ONSTREAM_BENCH_VERSION
 #define ONSTREAM_BENCH_VERSION "unknown"

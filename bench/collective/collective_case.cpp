@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "onstream/base/error.hpp"
-#include "options.hpp"
+#include "support/options.hpp"
 
 namespace onstream::bench {
 

@@ -10,7 +10,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/store/store.hpp"
 #include "onstream/device.hpp"
-#include "options.hpp"
+#include "support/options.hpp"
 
 namespace onstream::bench {
 

@@ -1,5 +1,5 @@
 // clang-format off: a table
-/* The peer of bench/message.cpp: the same cases over plain MPI, for comparison in the same run.
+/* The peer of bench/message/message.cpp: the same cases over plain MPI, for comparison in the same run.
  *
  * Usage: mpirun -n N mpi_peer [--memory host|device] --samples N CASE...
  *   CASE is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "onstream/base/error.hpp"
-#include "options.hpp"
+#include "support/options.hpp"
 
 namespace onstream::bench {
 

@@ -1,4 +1,4 @@
-// One case of the collective bench, read from text that bench/mpi_collectives.c reads too.
+// One case of the collective bench, read from text that bench/collective/mpi_collectives.c reads too.
 //
 //   KIND:TYPE:OP:SUBMISSION:BYTES:ITERATIONS:WINDOW, for example all_reduce:float32:sum:captured:8:20:20
 //

@@ -31,7 +31,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/parameters.hpp"
-#include "options.hpp"
+#include "support/options.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // clang-format off: a table
-/* The peer of bench/one_sided.cpp: the same host cases over MPI's one-sided calls, for comparison in the same run.
+/* The peer of one_sided.cpp beside it: the same host cases over MPI's one-sided calls, for comparison in the same run.
  *
  * Usage: mpirun -n 2 mpi_one_sided --samples N --rounds N BYTES...
  *   host-put-quiet   rank 0: MPI_Put and MPI_Win_flush; rank 1 does nothing. A sample is the seconds of one put

@@ -9,7 +9,7 @@
 #include "onstream/layout.hpp"
 #include "onstream/plan.hpp"
 #include "onstream/world.hpp"
-#include "options.hpp"
+#include "support/options.hpp"
 
 #ifndef ONSTREAM_BENCH_VERSION
 #define ONSTREAM_BENCH_VERSION "unknown"

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "library_peer.hpp"
-#include "shared_object.hpp"
+#include "support/shared_object.hpp"
 
 namespace onstream::bench {
 

@@ -34,8 +34,8 @@
 #include "onstream/base/error.hpp"
 #include "onstream/one_sided.hpp"
 #include "onstream/world.hpp"
-#include "options.hpp"
 #include "spin_kernel.hpp"
+#include "support/options.hpp"
 
 namespace {
 
