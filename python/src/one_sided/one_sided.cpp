@@ -15,12 +15,12 @@
 #include <variant>
 #include <vector>
 
-#include "bind.hpp"
+#include "base/bind.hpp"
+#include "base/waiting.hpp"
 #include "contexts.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/one_sided.hpp"
 #include "segments.hpp"
-#include "waiting.hpp"
 
 namespace onstream::python {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <utility>
 
-#include "bind.hpp"
-#include "gil.hpp"
+#include "base/bind.hpp"
+#include "base/gil.hpp"
+#include "base/waiting.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/transport/fabric.hpp"
-#include "requests.hpp"
-#include "waiting.hpp"
+#include "op/requests.hpp"
 
 namespace onstream::python {
 

@@ -1,5 +1,5 @@
 // The Python module onstream._core: thin classes over the C++ library. onstream/*.py makes them comfortable.
-#include "bind.hpp"
+#include "base/bind.hpp"
 
 NB_MODULE(_core, m) {
   namespace python = onstream::python;

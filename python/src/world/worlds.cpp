@@ -12,16 +12,16 @@
 #include <map>
 #include <utility>
 
-#include "arguments.hpp"
-#include "bind.hpp"
-#include "errors.hpp"
-#include "gil.hpp"
-#include "messages.hpp"
+#include "arrays/arguments.hpp"
+#include "base/bind.hpp"
+#include "base/errors.hpp"
+#include "base/gil.hpp"
+#include "base/waiting.hpp"
+#include "one_sided/segments.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/exit_status.hpp"
 #include "onstream/transport/fabric.hpp"
-#include "segments.hpp"
-#include "waiting.hpp"
+#include "op/messages.hpp"
 
 namespace onstream::python {
 

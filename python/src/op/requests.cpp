@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "bind.hpp"
-#include "errors.hpp"
-#include "gil.hpp"
+#include "base/bind.hpp"
+#include "base/errors.hpp"
+#include "base/gil.hpp"
+#include "base/waiting.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/lifetime/streams.hpp"
 #include "onstream/message/message.hpp"
 #include "onstream/transport/fabric.hpp"
-#include "waiting.hpp"
 
 namespace onstream::python {
 

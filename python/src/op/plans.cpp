@@ -12,19 +12,19 @@
 #include <string>
 #include <vector>
 
-#include "bind.hpp"
-#include "elements.hpp"
-#include "gil.hpp"
-#include "host_ops.hpp"
+#include "arrays/elements.hpp"
+#include "base/bind.hpp"
+#include "base/gil.hpp"
+#include "base/slot.hpp"
+#include "base/waiting.hpp"
+#include "one_sided/host_ops.hpp"
+#include "one_sided/segments.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/halo.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "planned.hpp"
-#include "segments.hpp"
-#include "slot.hpp"
-#include "streams.hpp"
-#include "waiting.hpp"
-#include "worlds.hpp"
+#include "world/streams.hpp"
+#include "world/worlds.hpp"
 
 namespace onstream::python {
 namespace {

@@ -16,18 +16,18 @@
 #include <unordered_map>
 #include <vector>
 
-#include "arguments.hpp"
-#include "bind.hpp"
-#include "gil.hpp"
+#include "arrays/arguments.hpp"
+#include "base/bind.hpp"
+#include "base/gil.hpp"
+#include "base/slot.hpp"
+#include "base/waiting.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/collective.hpp"
 #include "onstream/collective/call/call.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "planned.hpp"
-#include "slot.hpp"
-#include "streams.hpp"
-#include "waiting.hpp"
-#include "worlds.hpp"
+#include "world/streams.hpp"
+#include "world/worlds.hpp"
 
 namespace onstream::python {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "worlds.hpp"
+#include "world/worlds.hpp"
 
 namespace onstream::python {
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <utility>
 
-#include "arguments.hpp"
-#include "errors.hpp"
+#include "arrays/arguments.hpp"
+#include "base/errors.hpp"
+#include "base/waiting.hpp"
 #include "onstream/base/error.hpp"
-#include "waiting.hpp"
 
 namespace onstream::python {
 

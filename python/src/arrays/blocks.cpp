@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "bind.hpp"
-#include "gil.hpp"
+#include "base/bind.hpp"
+#include "base/gil.hpp"
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
-#include "requests.hpp"
+#include "op/requests.hpp"
 
 namespace onstream::python {
 namespace {

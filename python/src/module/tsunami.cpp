@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "bind.hpp"
-#include "gil.hpp"
+#include "base/bind.hpp"
+#include "base/gil.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/plan.hpp"
-#include "worlds.hpp"
+#include "world/worlds.hpp"
 
 namespace onstream {
 

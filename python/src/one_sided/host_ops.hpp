@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "elements.hpp"
+#include "arrays/elements.hpp"
 #include "onstream/one_sided.hpp"
 #include "onstream/symmetric.hpp"
 

@@ -10,12 +10,12 @@
 #include <memory>
 #include <utility>
 
-#include "gil.hpp"
+#include "base/gil.hpp"
+#include "base/slot.hpp"
+#include "base/waiting.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/one_sided.hpp"
 #include "segments.hpp"
-#include "slot.hpp"
-#include "waiting.hpp"
 
 namespace onstream::python {
 

@@ -9,13 +9,13 @@
 #include <memory>
 #include <utility>
 
-#include "bind.hpp"
+#include "base/bind.hpp"
+#include "base/slot.hpp"
+#include "base/waiting.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/symmetric.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "segments.hpp"
-#include "slot.hpp"
-#include "waiting.hpp"
 
 namespace onstream::python {
 

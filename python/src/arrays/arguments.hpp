@@ -11,7 +11,7 @@
 #include "onstream/collective.hpp"
 #include "onstream/device.hpp"
 #include "onstream/message/message.hpp"
-#include "streams.hpp"
+#include "world/streams.hpp"
 
 namespace onstream::python {
 

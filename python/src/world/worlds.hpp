@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "blocks.hpp"
-#include "requests.hpp"
+#include "arrays/blocks.hpp"
+#include "op/requests.hpp"
 
 namespace onstream::python {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
-#include "requests.hpp"
+#include "op/requests.hpp"
 
 namespace onstream::python {
 

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "gil.hpp"
-#include "holds.hpp"
+#include "arrays/holds.hpp"
+#include "base/gil.hpp"
+#include "base/waiting.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/world.hpp"
-#include "streams.hpp"
-#include "waiting.hpp"
+#include "world/streams.hpp"
 
 namespace onstream::python {
 

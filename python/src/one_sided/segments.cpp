@@ -7,12 +7,12 @@
 #include <optional>
 #include <utility>
 
-#include "arguments.hpp"
-#include "blocks.hpp"
-#include "errors.hpp"
+#include "arrays/arguments.hpp"
+#include "arrays/blocks.hpp"
+#include "base/errors.hpp"
+#include "base/waiting.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/transport/fabric.hpp"
-#include "waiting.hpp"
 
 namespace onstream::python {
 

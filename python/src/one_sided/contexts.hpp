@@ -4,7 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "host_ops.hpp"
-#include "worlds.hpp"
+#include "world/worlds.hpp"
 
 namespace onstream::python {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "bind.hpp"
-#include "gil.hpp"
+#include "base/bind.hpp"
+#include "base/gil.hpp"
 
 namespace onstream::python {
 namespace {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "holds.hpp"
+#include "arrays/holds.hpp"
 #include "onstream/device.hpp"
 
 namespace onstream::python {

@@ -4,7 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "bind.hpp"
+#include "base/bind.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/device.hpp"
 #include "onstream/parameters.hpp"

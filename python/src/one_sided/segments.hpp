@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "blocks.hpp"
+#include "arrays/blocks.hpp"
 #include "onstream/one_sided.hpp"
-#include "worlds.hpp"
+#include "world/worlds.hpp"
 
 namespace onstream::python {
 
