@@ -329,12 +329,12 @@ def test_the_check_itself_knows_the_folders_of_a_layer(file: str, include: str, 
     assert (complaint is None and wrong == []) or (complaint is not None and complaint in wrong[0])
 
 
-def test_no_folder_of_the_library_is_crowded() -> None:
+def test_no_folder_is_crowded() -> None:
     most = 25
     folders: dict[Path, int] = {}
-    for file in sources():
-        if file.is_relative_to("src/onstream"):
-            folders[file.parent] = folders.get(file.parent, 0) + 1
+    native = [file for file in (ROOT / "tests" / "native").rglob("*") if file.suffix in SUFFIXES]
+    for file in [*sources(), *(file.relative_to(ROOT) for file in native)]:
+        folders[file.parent] = folders.get(file.parent, 0) + 1
     assert {str(folder): count for folder, count in folders.items() if count > most} == {}
 
 

@@ -9,8 +9,9 @@
 //
 // Eight neighbouring threads of a warp, a subgroup, store an LL128 line in one access of 16 bytes each, and load it so.
 // It is there whole or not at all: no standard says that, but that is how such an access travels inside a GPU and over
-// NVLink (NCCL's protocol LL128 counts on it too), and tests/native/ll128_lines.cpp looks. Device::whole_lines_to says
-// where. Subgroups send stripes: two LL128 lines of 240 bytes of data together, which keeps data aligned to 16 bytes.
+// NVLink (NCCL's protocol LL128 counts on it too), and tests/native/device/kernel/ll128_lines.cpp looks.
+// Device::whole_lines_to says where. Subgroups send stripes: two LL128 lines of 240 bytes of data together, which keeps
+// data aligned to 16 bytes.
 //
 // A subgroup has a stripe of everybody's data and needs no other one, so blocks meet nobody. The subgroups of a warp go
 // on together: a subgroup without a stripe looks on. In place is fine: a stripe is sent before the same threads
