@@ -18,8 +18,8 @@ struct PutWait {
   std::uint64_t first;
   std::uint64_t rounds;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.rank() != 0) return;
     const auto thread = thread_scope(group);
     const int other = 1 - view.rank;
@@ -38,8 +38,8 @@ struct LineWait {
   std::uint32_t first;
   std::uint32_t rounds;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.rank() != 0) return;
     const auto thread = thread_scope(group);
     const int other = 1 - view.rank;
@@ -62,8 +62,8 @@ struct BlockPutSignal {
   std::uint64_t first;
   std::uint64_t rounds;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const int other = 1 - view.rank;
     for (std::uint64_t round = first; round < first + rounds; ++round) {
       if (view.rank == 0) view.put_signal(group, to, from, bytes, word, round, SignalOp::set, other);
@@ -82,8 +82,8 @@ struct GridPutSignal {
   std::uint64_t* word;
   std::uint64_t* ticket;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     view.put_signal_by_grid(group, to, from, bytes, word, std::uint64_t{1}, SignalOp::add, 1 - view.rank, ticket);
   }
 };

@@ -16,8 +16,8 @@ struct Spin {
   const std::uint64_t* in = nullptr;  // where a message came
   std::uint64_t* out = nullptr;       // where the next one goes from: the count of `in` and one more
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const std::uint64_t start = group.now_ns();
     while (group.now_ns() - start < duration_ns) {
     }
@@ -37,8 +37,8 @@ struct Play {
   std::uint64_t before = 0;
   std::uint64_t steps = 0;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     for (std::uint64_t step = before + 1; step <= before + steps; ++step) {
       if (view.rank == 1) send(group, step);
       if (view.wait(group, come, Compare::eq, step) != Status::ok) return;
@@ -49,8 +49,8 @@ struct Play {
   }
 
  private:
-  template <class Group>
-  ONSTREAM_BODY void send(const Group& group, std::uint64_t step) const {
+  template <Group G>
+  ONSTREAM_BODY void send(const G& group, std::uint64_t step) const {
     view.put_signal(group, in, out, bytes, come, step, SignalOp::set, 1 - view.rank);
   }
 };

@@ -10,7 +10,7 @@
 #include <cstdio>
 
 #include "onstream/base/clock.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/kernel/wait.hpp"
 #include "support/check.hpp"
 #include "support/sanitizer.hpp"

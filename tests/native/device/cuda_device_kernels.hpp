@@ -16,8 +16,8 @@ struct AddTo {
   std::uint64_t* word;
   std::uint64_t value;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() == 0 && group.rank() == 0) group.store_relaxed(word, group.load_relaxed(word) + value);
   }
 };
@@ -30,8 +30,8 @@ struct AddInCapture : AddTo {};
 
 // The same, and one that prints when there is nothing to add.
 struct AddOrTell : AddTo {
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (value == 0) printf("nothing to add\n");
     AddTo::operator()(group);
   }
@@ -42,8 +42,8 @@ struct AwaitWord {
   const std::uint64_t* word;
   std::uint64_t* ended;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() != 0 || group.rank() != 0) return;
     const std::uint64_t start_ns = group.now_ns();
     std::uint64_t end = 0;

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "onstream/device.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 
 namespace onstream::test {
 
@@ -15,8 +15,8 @@ struct Fill {
   std::uint64_t count;
   std::uint64_t first;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const std::uint64_t size = static_cast<std::uint64_t>(group.size());
     const std::uint64_t step = static_cast<std::uint64_t>(group.blocks()) * size;
     const std::uint64_t start =
@@ -30,8 +30,8 @@ struct CountThreads {
   std::uint64_t* total;
   std::uint64_t* blocks;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     group.add(total, 1);
     group.add(blocks + group.block(), 1);
     group.sync();
@@ -47,8 +47,8 @@ struct AddOnce {
   std::uint64_t* word;
   std::uint64_t value;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() == 0 && group.rank() == 0) group.add(word, value);
   }
 };
@@ -57,8 +57,8 @@ struct StoreWord {
   std::uint64_t* word;
   std::uint64_t value;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() == 0 && group.rank() == 0) group.store_release(word, value);  // pairs with WaitForWord
   }
 };
@@ -69,8 +69,8 @@ struct WaitForWord {
   std::uint64_t value;
   std::uint64_t* ended;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() != 0 || group.rank() != 0) return;
     const std::uint64_t start_ns = group.now_ns();
     std::uint64_t end = 0;
@@ -91,8 +91,8 @@ struct AddShared {
   std::uint64_t* word;
   std::uint64_t times;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     for (std::uint64_t i = 0; i < times; ++i) group.add_system(word, 1);
   }
 };
@@ -102,8 +102,8 @@ struct StoreSum {
   std::uint64_t values[96];
   std::uint64_t* out;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() != 0 || group.rank() != 0) return;
     std::uint64_t sum = 0;
     for (const std::uint64_t value : values) sum += value;

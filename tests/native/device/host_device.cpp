@@ -21,8 +21,8 @@
 #include "onstream/base/fd.hpp"
 #include "onstream/device.hpp"
 #include "onstream/device/export.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/host/patience.hpp"
-#include "onstream/device/kernel/group.hpp"
 #include "onstream/device/memory/own_memory.hpp"
 #include "onstream/device/memory/relay.hpp"
 #include "support/check.hpp"
@@ -34,8 +34,8 @@ namespace {
 // Not atomic: right only if nothing else runs at the same time.
 struct Increment {
   std::uint64_t* word;
-  template <class Group>
-  void operator()(const Group&) const {
+  template <Group G>
+  void operator()(const G&) const {
     *word += 1;
   }
 };

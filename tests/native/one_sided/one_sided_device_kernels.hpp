@@ -32,20 +32,20 @@ struct Shared {
   std::byte out[kData] = {};
 };
 
-template <class Group>
-ONSTREAM_BODY void expect(const Group& group, Told* told, bool holds) {
+template <Group G>
+ONSTREAM_BODY void expect(const G& group, Told* told, bool holds) {
   if (!holds) group.add(&told->wrong, 1);
 }
-template <class Group>
-ONSTREAM_BODY void note(const Group& group, Told* told, Status status) {
+template <Group G>
+ONSTREAM_BODY void note(const G& group, Told* told, Status status) {
   if (group.rank() == 0) group.store_relaxed(&told->status, static_cast<std::uint64_t>(status));
 }
 
 enum class Who { thread, warp, block };
 
 // Runs `play` with the threads of the group that take part, as a scope of their own.
-template <class Group, class Play>
-ONSTREAM_BODY void play_as(Who who, const Group& group, const Play& play) {
+template <Group G, class Play>
+ONSTREAM_BODY void play_as(Who who, const G& group, const Play& play) {
   if (who == Who::block) return play(group);
   if (who == Who::warp && group.rank() < warp_scope(group).size()) return play(warp_scope(group));
   if (who == Who::thread && group.rank() == 0) return play(thread_scope(group));
@@ -61,8 +61,8 @@ struct PutAndWait {
   std::uint64_t bytes;
   Who who;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     play_as(who, group, [this](const auto& scope) { play(scope); });
   }
 
@@ -109,8 +109,8 @@ struct Change {
   Told* told;
   std::uint64_t times;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     for (std::uint64_t i = 0; i < times; ++i) {
       view.fetch_add(&mine->counter, std::uint64_t{2}, 0);
       view.fetch_add(&mine->narrow, -1, 0);
@@ -156,8 +156,8 @@ struct WaitForMany {
   Shared* mine;
   Told* told;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const auto count = static_cast<std::size_t>(view.size);
     const auto thread = thread_scope(group);
     if (group.rank() == 0) {
@@ -181,8 +181,8 @@ struct WaitForMany {
   }
 
  private:
-  template <class Group>
-  ONSTREAM_BODY void take_one_by_one(const Group& group, std::size_t count) const {
+  template <Group G>
+  ONSTREAM_BODY void take_one_by_one(const G& group, std::size_t count) const {
     int left_out[8] = {};
     for (std::size_t taken = 0; taken < count; ++taken) {
       std::size_t index = 0;
@@ -207,8 +207,8 @@ struct Barriers {
   Told* told;
   std::uint64_t times;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const int next = (view.rank + 1) % view.size;
     for (std::uint64_t i = 1; i <= times; ++i) {
       if (group.rank() == 0) view.put_value(&mine->vector[0], i, next);
@@ -230,8 +230,8 @@ struct Lines {
   std::uint32_t before;  // rounds that earlier kernels have played: tags differ
   Who who;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     play_as(who, group, [this](const auto& scope) { play(scope); });
   }
 
@@ -264,8 +264,8 @@ struct PutByGrid {
   std::uint64_t* word;
   std::uint64_t* ticket;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     view.put_signal_by_grid(group, to, from, bytes, word, std::uint64_t{1}, SignalOp::add, (view.rank + 1) % view.size,
                             ticket);
   }
@@ -280,8 +280,8 @@ struct Columns {
   TeamView team;
   Told* told;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     constexpr std::ptrdiff_t kRow = kSide * sizeof(double);
     constexpr std::ptrdiff_t kOne = sizeof(double);
     const int next = (view.rank + 1) % view.size;
@@ -302,8 +302,8 @@ struct WaitInVain {
   Shared* mine;
   Told* told;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     note(group, told, view.wait(group, &mine->arrived, Compare::eq, std::uint64_t{77}));
   }
 };

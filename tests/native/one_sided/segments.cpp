@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/kernel.hpp"
 #include "onstream/layout.hpp"
 #include "onstream/one_sided.hpp"

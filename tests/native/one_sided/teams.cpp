@@ -7,7 +7,7 @@
 #include <limits>
 #include <thread>
 
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "support/check.hpp"

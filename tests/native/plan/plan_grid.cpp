@@ -4,7 +4,6 @@
 // real threads, with the tables that a cuda device would get, so that chunks, parts, tails and the counters between
 // blocks are tried on every machine.
 #include <atomic>
-#include <barrier>
 #include <latch>
 #include <memory>
 #include <thread>
@@ -14,6 +13,7 @@
 #include "onstream/plan/kernel/body.hpp"
 #include "onstream/plan/tables.hpp"
 #include "support/check.hpp"
+#include "support/crowd.hpp"
 #include "support/ranks.hpp"
 
 using namespace onstream;
@@ -24,96 +24,15 @@ namespace {
 constexpr int kThreads = all_or_few(64, 16);
 constexpr int kLaunches = all_or_few(4, 2);
 
-// A block of real threads.
-class CrowdGroup {
+// Threads of a block whose accesses to words are ordered, where those of a GPU are relaxed beside a fence: the thread
+// sanitizer sees no order in fences.
+class OrderedGroup : public CrowdGroup {
  public:
-  struct Shared {
-    explicit Shared(int threads) : barrier(threads) {}
-    std::barrier<> barrier;
-    std::atomic<int> yes{0};
-  };
-  CrowdGroup(Shared& shared, int rank, int size, int block, int blocks)
-      : shared_(shared), rank_(rank), size_(size), block_(block), blocks_(blocks) {}
-
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  int block() const { return block_; }
-  int blocks() const { return blocks_; }
-  void sync() const { shared_.barrier.arrive_and_wait(); }
-  bool sync_or(bool mine) const {
-    if (mine) shared_.yes.fetch_add(1);
-    shared_.barrier.arrive_and_wait();
-    const bool any = shared_.yes.load() != 0;
-    shared_.barrier.arrive_and_wait();
-    if (mine) shared_.yes.fetch_sub(1);
-    shared_.barrier.arrive_and_wait();
-    return any;
-  }
-  // Stronger than a GPU's where the host's compilers and checkers want it.
-  static std::uint64_t load_relaxed(const std::uint64_t* word) { return HostGroup::load_acquire(word); }
-  static std::uint64_t load_acquire(const std::uint64_t* word) { return HostGroup::load_acquire(word); }
-  static void store_relaxed(std::uint64_t* word, std::uint64_t value) { HostGroup::store_release(word, value); }
-  static void store_release(std::uint64_t* word, std::uint64_t value) { HostGroup::store_release(word, value); }
-  static std::uint64_t add(std::uint64_t* word, std::uint64_t value) { return HostGroup::add(word, value); }
-  static void add_system(std::uint64_t* word, std::uint64_t value) { HostGroup::add_system(word, value); }
-  static std::uint64_t exchange(std::uint64_t* word, std::uint64_t value) { return HostGroup::exchange(word, value); }
-  static Line load_line(const Line* line) { return HostGroup::load_line(line); }
-  static void store_line(Line* line, Line value) { HostGroup::store_line(line, value); }
-  static std::uint32_t load_relaxed(const std::uint32_t* word) { return HostGroup::load_relaxed(word); }
-  static std::uint32_t load_acquire(const std::uint32_t* word) { return HostGroup::load_acquire(word); }
-  static void store_relaxed(std::uint32_t* word, std::uint32_t value) { HostGroup::store_relaxed(word, value); }
-  template <class Word>
-  static Word fetch_add_system(Word* word, Word value) {
-    return HostGroup::fetch_add_system(word, value);
-  }
-  template <class Word>
-  static Word fetch_and_system(Word* word, Word value) {
-    return HostGroup::fetch_and_system(word, value);
-  }
-  template <class Word>
-  static Word fetch_or_system(Word* word, Word value) {
-    return HostGroup::fetch_or_system(word, value);
-  }
-  template <class Word>
-  static Word fetch_xor_system(Word* word, Word value) {
-    return HostGroup::fetch_xor_system(word, value);
-  }
-  template <class Word>
-  static Word swap_system(Word* word, Word value) {
-    return HostGroup::swap_system(word, value);
-  }
-  template <class Word>
-  static Word compare_swap_system(Word* word, Word expected, Word value) {
-    return HostGroup::compare_swap_system(word, expected, value);
-  }
-  static void fence() {}
-  static std::uint64_t now_ns() { return onstream::now_ns(); }
-  static bool pause(std::uint32_t, std::uint32_t = 0) {
-    sched_yield();
-    return true;
-  }
-  static bool interrupted() { return false; }
-  // Each thread every size-th byte of the part.
-  void copy(void* to, const void* from, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
-    const std::size_t step = static_cast<std::size_t>(parts) * static_cast<std::size_t>(size_);
-    for (std::size_t i = part * static_cast<std::size_t>(size_) + static_cast<std::size_t>(rank_); i < bytes;
-         i += step) {
-      static_cast<std::byte*>(to)[i] = static_cast<const std::byte*>(from)[i];
-    }
-  }
-  struct Flight {};
-  static Flight fetch(const void*, std::size_t, std::uint32_t, std::uint32_t) { return {}; }
-  void copy(const Flight&, void* to, const void* from, std::size_t bytes, std::uint32_t part,
-            std::uint32_t parts) const {
-    copy(to, from, bytes, part, parts);
-  }
-
- private:
-  Shared& shared_;
-  int rank_;
-  int size_;
-  int block_;
-  int blocks_;
+  using CrowdGroup::CrowdGroup;
+  using CrowdGroup::load_relaxed;
+  using CrowdGroup::store_relaxed;
+  static std::uint64_t load_relaxed(const std::uint64_t* word) { return load_acquire(word); }
+  static void store_relaxed(std::uint64_t* word, std::uint64_t value) { store_release(word, value); }
 };
 
 class PlainSegment : public Segment {
@@ -173,14 +92,14 @@ class Machine {
   void launch() {
     std::vector<std::thread> threads;
     std::latch made(1);
-    std::vector<std::unique_ptr<CrowdGroup::Shared>> shared;
+    std::vector<std::unique_ptr<CrowdBlock>> together;
     for (std::size_t r = 0; r < views_.size(); ++r) {
       const int blocks = blocks_[r];
       for (int block = blocks - 1; block >= 0; --block) {
-        shared.push_back(std::make_unique<CrowdGroup::Shared>(threads_[r]));
+        together.push_back(std::make_unique<CrowdBlock>(threads_[r]));
         for (int thread = 0; thread < threads_[r]; ++thread) {
           threads.emplace_back(
-              [this, r, &made, group = CrowdGroup(*shared.back(), thread, threads_[r], block, blocks)] {
+              [this, r, &made, group = OrderedGroup(*together.back(), thread, {blocks, threads_[r]}, block)] {
                 made.wait();
                 if (briefs_[r].pack_count + briefs_[r].unpack_count > 0) {
                   briefs_[r](group);

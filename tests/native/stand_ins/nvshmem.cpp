@@ -14,7 +14,7 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/collective.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/world.hpp"
 
 namespace {

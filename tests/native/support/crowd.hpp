@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "onstream/device.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 
 namespace onstream::test {
 
@@ -156,6 +156,8 @@ class CrowdGroup : public HostGroup {
   int rank_;
   int size_;
 };
+
+static_assert(Group<CrowdGroup>);
 
 // The launcher of a body, beside host_entry. Ends when all threads have.
 template <class Body>

@@ -21,7 +21,7 @@
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/collective.hpp"
 #include "onstream/device.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "onstream/world.hpp"
 #include "own_stream.hpp"

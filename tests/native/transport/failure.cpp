@@ -1,5 +1,6 @@
 // How a failure is told: pure functions over the ranks' reports.
 #include "onstream/transport/failure.hpp"
+#include "onstream/device/host/group.hpp"
 
 #include <algorithm>
 #include <thread>

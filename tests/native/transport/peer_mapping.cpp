@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "onstream/base/log.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "support/check.hpp"
 #include "support/own_stream.hpp"

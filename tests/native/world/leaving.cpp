@@ -11,7 +11,7 @@
 #include <string>
 
 #include "onstream/base/clock.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/layout.hpp"
 #include "onstream/plan.hpp"
 #include "onstream/transport/fabric.hpp"

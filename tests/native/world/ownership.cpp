@@ -14,7 +14,7 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/collective.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/layout.hpp"
 #include "onstream/one_sided.hpp"

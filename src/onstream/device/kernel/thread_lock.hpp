@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/kernel/wait.hpp"
 
 namespace onstream {

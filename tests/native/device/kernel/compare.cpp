@@ -1,5 +1,6 @@
 // How waits compare words (device/kernel/compare.hpp).
 #include "onstream/device/kernel/compare.hpp"
+#include "onstream/device/host/group.hpp"
 
 #include <cstdint>
 #include <type_traits>

@@ -5,6 +5,7 @@
 
 #include "group_copy_kernels.hpp"
 #include "onstream/device.hpp"
+#include "onstream/device/host/group.hpp"
 #include "support/check.hpp"
 
 using namespace onstream;

@@ -13,8 +13,8 @@ struct CopyByGrid {
   const void* source;
   std::size_t bytes;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     group.copy(destination, source, bytes);
   }
 };
@@ -25,8 +25,8 @@ struct CopyAlone {
   const void* source;
   std::size_t bytes;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() + 1 == group.blocks()) group.copy_alone(destination, source, bytes);
   }
 };

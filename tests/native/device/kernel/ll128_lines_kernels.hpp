@@ -15,8 +15,8 @@ struct WriteSubgroups {
   std::uint64_t rounds;
   std::uint32_t by_halves;  // not 0: one half of an subgroup stores before the other, so that lines do come in two
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const int thread = group.block() * group.size() + group.rank();
     Line* const subgroup = lines + thread / 8 * 8;
     for (std::uint64_t round = 1; round <= rounds; ++round) {
@@ -43,8 +43,8 @@ struct ReadSubgroups {
     std::uint64_t words[kMaxThreads];
   };
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const int thread = group.block() * group.size() + group.rank();
     Seen& seen = group.template shared<Seen>();
     const std::uint64_t start = group.now_ns();
