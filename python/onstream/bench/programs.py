@@ -62,7 +62,7 @@ def build_folder() -> Path:
 
 
 def source_folder(family: str) -> Path:
-    """The folder of bench/ with the programs of a family: "message", "collective", "one_sided" or "compat"."""
+    """The folder of bench/ with the programs of a family: "message", "collective", "one_sided", "compat" or "programs"."""
     return Path(__file__).resolve().parents[3] / "bench" / family
 
 
