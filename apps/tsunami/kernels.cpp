@@ -1,6 +1,7 @@
 #include "kernels.hpp"
 
 #include "launchers.hpp"
+#include "onstream/device/host/group.hpp"
 
 namespace onstream::tsunami {
 

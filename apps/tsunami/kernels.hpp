@@ -63,8 +63,8 @@ struct RaiseRim {
   Sea sea;
   double* highest = nullptr;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const std::int64_t ends = sea.rows > 1 ? 2 : 1;      // whole rows at top and bottom
     const std::int64_t sides = sea.columns > 1 ? 2 : 1;  // and the columns between them
     const std::int64_t between = sea.rows > 2 ? sea.rows - 2 : 0;
@@ -88,8 +88,8 @@ struct RaiseRows {
   Sea sea;
   double* highest = nullptr;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     for (std::int64_t row = 2 + group.block(); row < sea.rows; row += group.blocks()) {
       const std::int64_t at = row * sea.pitch();
       double* __restrict__ eta = sea.eta + at;
@@ -114,8 +114,8 @@ struct RaiseRows {
 struct PushRows {
   Sea sea;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     for (std::int64_t row = 1 + group.block(); row <= sea.rows; row += group.blocks()) {
       const std::int64_t at = row * sea.pitch();
       const double* __restrict__ eta = sea.eta + at;
@@ -141,8 +141,8 @@ struct PushRows {
 struct PushRim {
   Sea sea;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const std::int64_t count = 2 * (sea.rows + sea.columns);
     const std::int64_t stride = static_cast<std::int64_t>(group.blocks()) * group.size();
     for (std::int64_t k = static_cast<std::int64_t>(group.block()) * group.size() + group.rank(); k < count;
@@ -162,8 +162,8 @@ struct Lap {
   std::uint64_t* clock = nullptr;
   std::uint64_t* total = nullptr;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() != 0 || group.rank() != 0) return;
     const std::uint64_t now = group.now_ns();
     if (total != nullptr) *total += now - *clock;
@@ -181,8 +181,8 @@ struct Record {
   std::int64_t capacity = 0;
   std::uint64_t* samples = nullptr;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() != 0) return;
     const auto sample = static_cast<std::int64_t>(*samples);
     if (sample < capacity) {
@@ -198,8 +198,8 @@ struct KeepHighest {
   Sea sea;
   double* highest = nullptr;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     for (std::int64_t row = 1 + group.block(); row <= sea.rows; row += group.blocks()) {
       const double* __restrict__ eta = sea.eta + row * sea.pitch();
       double* __restrict__ high = highest + row * sea.pitch();
@@ -215,8 +215,8 @@ struct Pack {
   const double* field = nullptr;
   double* packed = nullptr;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     for (std::int64_t row = group.block(); row < sea.rows; row += group.blocks()) {
       const double* __restrict__ from = field + (row + 1) * sea.pitch() + 1;
       double* __restrict__ to = packed + row * sea.columns;

@@ -5,7 +5,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/quiet_thread.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::mp {

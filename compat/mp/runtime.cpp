@@ -10,7 +10,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/memory/pages.hpp"
 #include "onstream/one_sided.hpp"
 #include "onstream/transport/fabric.hpp"

@@ -7,7 +7,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/collective/call/call.hpp"
 #include "onstream/device.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "onstream/transport/failure.hpp"
 

@@ -272,7 +272,7 @@ ncclResult_t ncclGroupStart(void) {
 }
 
 ncclResult_t ncclGroupEnd(void) {
-  Group& own = group();
+  auto& own = group();
   return guarded("ncclGroupEnd", nullptr, [&] {
     if (!leaves_last(own)) return ncclSuccess;
     const Clearing clearing{own};
@@ -287,7 +287,7 @@ ncclResult_t ncclGroupEnd(void) {
 }
 
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
-  Group& own = group();
+  auto& own = group();
   return guarded("ncclGroupSimulateEnd", nullptr, [&] {
     demand_open(own);
     demand(own.depth == 1, "this is ", own.depth, " groups deep; only the outermost one's end can be simulated");

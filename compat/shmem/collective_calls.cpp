@@ -15,16 +15,16 @@ namespace {
 template <class Function>
 int of_team(const char* call, shmem_team_t team, const Function& function) {
   return attempt(call, -1, [&](Runtime& shmem) {
-    Group group(shmem, shmem.team(team));
+    shmem::Group group(shmem, shmem.team(team));
     function(group);
     return 0;
   });
 }
 
 template <class Function>
-void of_set(const char* call, const Group::ActiveSet& set, const Function& function) {
+void of_set(const char* call, const shmem::Group::ActiveSet& set, const Function& function) {
   guarded(call, [&](Runtime& shmem) {
-    Group group(shmem, set);
+    shmem::Group group(shmem, set);
     function(group);
   });
 }
@@ -122,15 +122,15 @@ constexpr Reduction kReduction{sizeof(T), combine<T, Op>, settle<T>, type_of<T>(
 
 template <class T, template <class> class Op>
 int reduce_team(const char* call, shmem_team_t team, T* dest, const T* source, std::size_t count) {
-  return of_team(call, team, [&](Group& group) {
+  return of_team(call, team, [&](shmem::Group& group) {
     (void)bytes_of(count, sizeof(T));
     reduce(group, dest, source, count, kReduction<T, Op>);
   });
 }
 
 template <class T, template <class> class Op>
-void reduce_set(const char* call, T* dest, const T* source, int count, const Group::ActiveSet& set) {
-  of_set(call, set, [&](Group& group) {
+void reduce_set(const char* call, T* dest, const T* source, int count, const shmem::Group::ActiveSet& set) {
+  of_set(call, set, [&](shmem::Group& group) {
     require(count >= 0, "a reduction of ", count, " elements");
     reduce(group, dest, source, static_cast<std::size_t>(count), kReduction<T, Op>);
   });
@@ -141,26 +141,26 @@ void reduce_set(const char* call, T* dest, const T* source, int count, const Gro
 // clang-format off
 #define MOVES(PREFIX, SUFFIX, TYPE, BYTES)                                                                               \
   int shmem_##PREFIX##broadcast##SUFFIX(shmem_team_t team, TYPE* dest, const TYPE* source, size_t n, int root) {         \
-    return of_team("shmem_" #PREFIX "broadcast" #SUFFIX, team, [&](Group& group) {                                       \
+    return of_team("shmem_" #PREFIX "broadcast" #SUFFIX, team, [&](shmem::Group& group) {                                       \
       broadcast(group, dest, source, bytes_of(n, BYTES), root, AtRoot::copied);                                          \
     });                                                                                                                  \
   }                                                                                                                      \
   int shmem_##PREFIX##collect##SUFFIX(shmem_team_t team, TYPE* dest, const TYPE* source, size_t n) {                     \
     return of_team("shmem_" #PREFIX "collect" #SUFFIX, team,                                                             \
-                   [&](Group& group) { collect(group, dest, source, bytes_of(n, BYTES)); });                             \
+                   [&](shmem::Group& group) { collect(group, dest, source, bytes_of(n, BYTES)); });                             \
   }                                                                                                                      \
   int shmem_##PREFIX##fcollect##SUFFIX(shmem_team_t team, TYPE* dest, const TYPE* source, size_t n) {                    \
     return of_team("shmem_" #PREFIX "fcollect" #SUFFIX, team,                                                            \
-                   [&](Group& group) { fcollect(group, dest, source, bytes_of(n, BYTES)); });                            \
+                   [&](shmem::Group& group) { fcollect(group, dest, source, bytes_of(n, BYTES)); });                            \
   }                                                                                                                      \
   int shmem_##PREFIX##alltoall##SUFFIX(shmem_team_t team, TYPE* dest, const TYPE* source, size_t n) {                    \
     return of_team("shmem_" #PREFIX "alltoall" #SUFFIX, team,                                                            \
-                   [&](Group& group) { alltoall(group, dest, source, bytes_of(n, BYTES)); });                            \
+                   [&](shmem::Group& group) { alltoall(group, dest, source, bytes_of(n, BYTES)); });                            \
   }                                                                                                                      \
   int shmem_##PREFIX##alltoalls##SUFFIX(shmem_team_t team, TYPE* dest, const TYPE* source, ptrdiff_t dst, ptrdiff_t sst, \
                                         size_t n) {                                                                      \
     return of_team("shmem_" #PREFIX "alltoalls" #SUFFIX, team,                                                           \
-                   [&](Group& group) { alltoalls(group, dest, source, {dst, sst, BYTES, n}); });                         \
+                   [&](shmem::Group& group) { alltoalls(group, dest, source, {dst, sst, BYTES, n}); });                         \
   }
 #define TYPED_MOVES(NAME, TYPE) MOVES(NAME##_, , TYPE, sizeof(TYPE))
 ONSTREAM_SHMEM_RMA_TYPES(TYPED_MOVES)
@@ -169,26 +169,26 @@ MOVES(, mem, void, 1)
 #define OLD_MOVES(SIZE, BYTES)                                                                                           \
   void shmem_broadcast##SIZE(void* dest, const void* source, size_t n, int root, int start, int stride, int size,        \
                              long* sync) {                                                                               \
-    of_set("shmem_broadcast" #SIZE, {start, stride, size, sync}, [&](Group& group) {                                     \
+    of_set("shmem_broadcast" #SIZE, {start, stride, size, sync}, [&](shmem::Group& group) {                                     \
       broadcast(group, dest, source, bytes_of(n, BYTES), root, AtRoot::kept);                                            \
     });                                                                                                                  \
   }                                                                                                                      \
   void shmem_collect##SIZE(void* dest, const void* source, size_t n, int start, int stride, int size, long* sync) {      \
     of_set("shmem_collect" #SIZE, {start, stride, size, sync},                                                           \
-           [&](Group& group) { collect(group, dest, source, bytes_of(n, BYTES)); });                                     \
+           [&](shmem::Group& group) { collect(group, dest, source, bytes_of(n, BYTES)); });                                     \
   }                                                                                                                      \
   void shmem_fcollect##SIZE(void* dest, const void* source, size_t n, int start, int stride, int size, long* sync) {     \
     of_set("shmem_fcollect" #SIZE, {start, stride, size, sync},                                                          \
-           [&](Group& group) { fcollect(group, dest, source, bytes_of(n, BYTES)); });                                    \
+           [&](shmem::Group& group) { fcollect(group, dest, source, bytes_of(n, BYTES)); });                                    \
   }                                                                                                                      \
   void shmem_alltoall##SIZE(void* dest, const void* source, size_t n, int start, int stride, int size, long* sync) {     \
     of_set("shmem_alltoall" #SIZE, {start, stride, size, sync},                                                          \
-           [&](Group& group) { alltoall(group, dest, source, bytes_of(n, BYTES)); });                                    \
+           [&](shmem::Group& group) { alltoall(group, dest, source, bytes_of(n, BYTES)); });                                    \
   }                                                                                                                      \
   void shmem_alltoalls##SIZE(void* dest, const void* source, ptrdiff_t dst, ptrdiff_t sst, size_t n, int start,          \
                              int stride, int size, long* sync) {                                                         \
     of_set("shmem_alltoalls" #SIZE, {start, stride, size, sync},                                                         \
-           [&](Group& group) { alltoalls(group, dest, source, {dst, sst, BYTES, n}); });                                 \
+           [&](shmem::Group& group) { alltoalls(group, dest, source, {dst, sst, BYTES, n}); });                                 \
   }
 OLD_MOVES(32, 4)
 OLD_MOVES(64, 8)
@@ -222,12 +222,12 @@ ONSTREAM_SHMEM_COMPLEX_TYPES(OLD_SUMS)
 // clang-format on
 
 void shmem_barrier(int start, int stride, int size, long* sync) {
-  of_set("shmem_barrier", {start, stride, size, sync}, [](Group& group) {
+  of_set("shmem_barrier", {start, stride, size, sync}, [](shmem::Group& group) {
     group.shmem().default_context().quiet();
     group.meet();
   });
 }
 
 void shmem_sync(int start, int stride, int size, long* sync) {
-  of_set("shmem_sync", {start, stride, size, sync}, [](Group& group) { group.meet(); });
+  of_set("shmem_sync", {start, stride, size, sync}, [](shmem::Group& group) { group.meet(); });
 }

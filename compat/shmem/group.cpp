@@ -1,6 +1,6 @@
 #include "group.hpp"
 #include "onstream/collective.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/one_sided.hpp"
 
 namespace onstream::shmem {

@@ -4,7 +4,7 @@
 // it, for a PE that waits in vain; a free lock has both counts equal and no holder, as the zero it starts as. A wait
 // for a lock ends at the deadline (timeout_s), as every wait does.
 #include "guarded.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/symmetric.hpp"
 
 using namespace onstream;

@@ -5,6 +5,7 @@
 #include "guarded.hpp"
 #include "onstream/collective.hpp"
 #include "onstream/collective/protocol/view.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/one_sided.hpp"
 #include "onstream/symmetric.hpp"
 #include "settings.hpp"

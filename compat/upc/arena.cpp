@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "onstream/base/text.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "phases.hpp"
 
 namespace onstream::upc {

@@ -1,6 +1,6 @@
 // Barriers, whole and split, with the values that UPC's language lets them have.
 #include "guarded.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 
 using namespace onstream;
 using namespace onstream::upc;

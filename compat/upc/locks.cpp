@@ -4,7 +4,7 @@
 // all threads. Its two counters are of the tickets that were given and of those that are done with. A wait for a lock
 // ends at the deadline (timeout_s), as every wait does, and names the holder.
 #include "guarded.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/kernel/wait.hpp"
 #include "onstream/kernel.hpp"
 #include "onstream/transport/fabric.hpp"

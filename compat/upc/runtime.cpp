@@ -2,7 +2,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/one_sided.hpp"
 #include "onstream/symmetric.hpp"
 #include "onstream/transport/fabric.hpp"

@@ -1,5 +1,5 @@
 // The contract of a device: where memory and work live. Two implement it, `host` and `cuda` (list_devices() has them);
-// tests/native/device_conformance.cpp, device_streams.cpp and device_graphs.cpp run every rule below on each.
+// tests/native/device/device_conformance.cpp, device_streams.cpp and device_graphs.cpp run every rule below on each.
 //
 // Rules for all implementations:
 // - Thread-safe. No call blocks on earlier stream work unless it says so.

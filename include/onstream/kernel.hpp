@@ -3,8 +3,8 @@
 //
 // A kernel is one body, written once over a Group, that every device can run. A body is a trivially copyable struct
 // with
-//     template <class Group> ONSTREAM_BODY void operator()(const Group& group) const;
-// Its fields are the arguments. It never names threadIdx; it uses Group's interface alone (device/kernel/group.hpp). On
+//     template <Group G> ONSTREAM_BODY void operator()(const G& group) const;
+// Its fields are the arguments. It never names threadIdx; it uses the concept Group alone (device/kernel/group.hpp). On
 // the host the blocks of a grid run one after the other in one thread, so a block may wait for lower-numbered blocks
 // and for other ranks, never for a higher-numbered block.
 //
@@ -96,8 +96,8 @@ ONSTREAM_BODY Fault fault_of(const T* word, Compare compare, T value) {
 }
 
 // Waits in the calling thread; leaves a fault if that does not end with ok.
-template <class Group, class T>
-ONSTREAM_BODY Status wait_for_word(const Group& group, const WaitView& view, const T* word, Compare compare, T value) {
+template <Group G, class T>
+ONSTREAM_BODY Status wait_for_word(const G& group, const WaitView& view, const T* word, Compare compare, T value) {
   const Status status = wait_for_peer(group, view, kAnyRank, [&] {
     return compares_as<T>(compare, value_of<T>(group.load_acquire(word_at(word))), value);  // pairs with signal()
   });
@@ -122,7 +122,7 @@ struct HeardLine {
 };
 
 // The status of the scope's first thread, for all of it.
-template <class Scope>
+template <Group Scope>
 ONSTREAM_BODY Status share(const Scope& scope, Status first) {
   const bool mine = scope.rank() == 0;
   if (!scope.sync_or(mine && first != Status::ok)) return Status::ok;
@@ -154,12 +154,12 @@ struct SegmentView {
   }
 
   // --- data ---
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY void put(const Scope& scope, void* to, const void* source, std::size_t byte_count, int of) const {
     scope.copy_alone(peer(static_cast<std::byte*>(to), of), source, byte_count);
   }
   // The data is there for the whole scope when the call returns.
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY void get(const Scope& scope, void* to, const void* source, std::size_t byte_count, int of) const {
     scope.copy_alone(to, peer(static_cast<const std::byte*>(source), of), byte_count);
     scope.sync();
@@ -171,22 +171,22 @@ struct SegmentView {
     block.copy(peer(static_cast<std::byte*>(to), of), source, byte_count);
   }
   // The calling thread stores one element of 4 or 8 bytes; every reader sees it whole.
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY void put_value(T* to, T value, int of) const {
-    Group::store_relaxed(one_sided::word_at(peer(to, of)), one_sided::bits_of(value));
+    G::store_relaxed(one_sided::word_at(peer(to, of)), one_sided::bits_of(value));
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY T get_value(const T* source, int of) const {
-    return one_sided::value_of<T>(Group::load_relaxed(one_sided::word_at(peer(source, of))));
+    return one_sided::value_of<T>(G::load_relaxed(one_sided::word_at(peer(source, of))));
   }
   // `count` elements of `element` bytes, `to_step` and `source_step` bytes apart.
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY void put_strided(const Scope& scope, void* to, const void* source, std::ptrdiff_t to_step,
                                  std::ptrdiff_t source_step, std::size_t element, std::size_t count, int of) const {
     copy_strided(scope, peer(static_cast<std::byte*>(to), of), static_cast<const std::byte*>(source), to_step,
                  source_step, element, count);
   }
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY void get_strided(const Scope& scope, void* to, const void* source, std::ptrdiff_t to_step,
                                  std::ptrdiff_t source_step, std::size_t element, std::size_t count, int of) const {
     copy_strided(scope, static_cast<std::byte*>(to), peer(static_cast<const std::byte*>(source), of), to_step,
@@ -196,7 +196,7 @@ struct SegmentView {
 
   // --- signals ---
   // After all that the scope put before.
-  template <class Scope, class T>
+  template <Group Scope, class T>
   ONSTREAM_BODY void signal(const Scope& scope, T* word, T value, SignalOp op, int of) const {
     static_assert(std::is_integral_v<T>, "signals are integers");
     scope.sync();
@@ -209,7 +209,7 @@ struct SegmentView {
       scope.add_system(there, one_sided::bits_of(value));
     }
   }
-  template <class Scope, class T>
+  template <Group Scope, class T>
   ONSTREAM_BODY void put_signal(const Scope& scope, void* to, const void* source, std::size_t byte_count, T* word,
                                 T value, SignalOp op, int of) const {
     put(scope, to, source, byte_count, of);
@@ -235,13 +235,13 @@ struct SegmentView {
   }
   // 8 bytes that prove their own arrival: one store of 16 bytes, no fence. The line is 16 bytes, aligned; `tag` must
   // differ from the one that lies there.
-  template <class Group = NativeGroup>
+  template <Group G = NativeGroup>
   ONSTREAM_BODY void put_line(Line* to, std::uint64_t value, std::uint32_t tag, int of) const {
     const std::uint64_t flag = static_cast<std::uint64_t>(tag) << 32;
-    Group::store_line(peer(to, of), {(value & 0xffffffffu) | flag, (value >> 32) | flag});
+    G::store_line(peer(to, of), {(value & 0xffffffffu) | flag, (value >> 32) | flag});
   }
   // One thread looks; all of the scope have the value and the status.
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY Status wait_line(const Scope& scope, const Line* line, std::uint32_t tag, std::uint64_t* value) const {
     const auto heard = scope.of_first([&] {
       Line held{};
@@ -260,18 +260,17 @@ struct SegmentView {
   }
 
   // --- waits for words of this rank ---
-  template <class Scope, class T>
+  template <Group Scope, class T>
   ONSTREAM_BODY Status wait(const Scope& scope, const T* word, Compare compare, T value) const {
     Status status = Status::ok;
     if (scope.rank() == 0) status = one_sided::wait_for_word(scope, waits, word, compare, value);
     return one_sided::share(scope, status);
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY bool test(const T* word, Compare compare, T value) const {
-    return one_sided::compares_as<T>(compare, one_sided::value_of<T>(Group::load_acquire(one_sided::word_at(word))),
-                                     value);
+    return one_sided::compares_as<T>(compare, one_sided::value_of<T>(G::load_acquire(one_sided::word_at(word))), value);
   }
-  template <class Scope, class T>
+  template <Group Scope, class T>
   ONSTREAM_BODY Status wait_all(const Scope& scope, const T* words, std::size_t count, Compare compare, T value) const {
     Status status = Status::ok;
     for (std::size_t i = static_cast<std::size_t>(scope.rank()); i < count && status == Status::ok;
@@ -284,12 +283,12 @@ struct SegmentView {
   // By the calling thread. Of words[0..count), those that `left_out` (may be null; an int for each, not 0: left out)
   // does not leave out: the index of one that compares, looked for from `first` on so that none starves; or the indices
   // of all that do. With none to wait for: ok, and *found is count, or 0.
-  template <class T, class Group = ThreadScope>
+  template <class T, Group G = ThreadScope>
   ONSTREAM_BODY Status wait_any(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
                                 std::size_t* found, std::size_t first = 0) const {
     *found = count;
     if (!one_sided::has_one(count, left_out)) return Status::ok;
-    const Group group{};
+    const G group{};
     const Status status = wait_for_peer(group, waits, one_sided::kAnyRank, [&] {
       *found = test_any<T>(words, count, left_out, compare, value, first);
       return *found != count;
@@ -297,39 +296,39 @@ struct SegmentView {
     if (status != Status::ok) report(group, waits, status, one_sided::fault_of(words, compare, value));
     return status;
   }
-  template <class T, class Group = ThreadScope>
+  template <class T, Group G = ThreadScope>
   ONSTREAM_BODY Status wait_some(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
                                  std::size_t* indices, std::size_t* found) const {
     std::size_t first = count;
     *found = 0;
-    const Status status = wait_any<T, Group>(words, count, left_out, compare, value, &first);
+    const Status status = wait_any<T, G>(words, count, left_out, compare, value, &first);
     if (status == Status::ok && first != count) {
       *found = test_some<T>(words, count, left_out, compare, value, indices);
     }
     return status;
   }
   // The same without waiting: the first index, or count; how many.
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY std::size_t test_any(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
                                      std::size_t first = 0) const {
     for (std::size_t k = 0; k < count; ++k) {
       const std::size_t i = (first + k) % count;
-      if ((left_out == nullptr || left_out[i] == 0) && test<T, Group>(words + i, compare, value)) return i;
+      if ((left_out == nullptr || left_out[i] == 0) && test<T, G>(words + i, compare, value)) return i;
     }
     return count;
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY std::size_t test_some(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
                                       std::size_t* indices) const {
     std::size_t found = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      if ((left_out == nullptr || left_out[i] == 0) && test<T, Group>(words + i, compare, value)) indices[found++] = i;
+      if ((left_out == nullptr || left_out[i] == 0) && test<T, G>(words + i, compare, value)) indices[found++] = i;
     }
     return found;
   }
   // Waits in the calling thread until `ready()`: for conditions of the caller's own. It must acquire the words it
   // reads.
-  template <class Scope, class Ready>
+  template <Group Scope, class Ready>
   ONSTREAM_BODY Status wait_for(const Scope& scope, const Ready& ready) const {
     const Status status = wait_for_peer(scope, waits, one_sided::kAnyRank, ready);
     if (status != Status::ok) report(scope, waits, status, word_fault(one_sided::kAnyRank, 0, 0, 0, 0));
@@ -337,68 +336,64 @@ struct SegmentView {
   }
 
   // --- atomics, by the calling thread; none orders anything else. fetch_* give the old value ---
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY T fetch(const T* word, int of) const {
-    return get_value<T, Group>(word, of);
+    return get_value<T, G>(word, of);
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY void set(T* word, T value, int of) const {
-    put_value<T, Group>(word, value, of);
+    put_value<T, G>(word, value, of);
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY T swap(T* word, T value, int of) const {
-    return one_sided::value_of<T>(Group::swap_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
+    return one_sided::value_of<T>(G::swap_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY T compare_swap(T* word, T expected, T value, int of) const {
     static_assert(std::is_integral_v<T>, "compare-and-swap is of integers");
-    return one_sided::value_of<T>(Group::compare_swap_system(one_sided::word_at(peer(word, of)),
-                                                             one_sided::bits_of(expected), one_sided::bits_of(value)));
+    return one_sided::value_of<T>(G::compare_swap_system(one_sided::word_at(peer(word, of)),
+                                                         one_sided::bits_of(expected), one_sided::bits_of(value)));
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY T fetch_add(T* word, T value, int of) const {
     static_assert(std::is_integral_v<T>, "add is of integers");
-    return one_sided::value_of<T>(
-        Group::fetch_add_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
+    return one_sided::value_of<T>(G::fetch_add_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY T fetch_inc(T* word, int of) const {
-    return fetch_add<T, Group>(word, T{1}, of);
+    return fetch_add<T, G>(word, T{1}, of);
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY T fetch_and(T* word, T value, int of) const {
     static_assert(std::is_integral_v<T>, "bits are of integers");
-    return one_sided::value_of<T>(
-        Group::fetch_and_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
+    return one_sided::value_of<T>(G::fetch_and_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY T fetch_or(T* word, T value, int of) const {
     static_assert(std::is_integral_v<T>, "bits are of integers");
-    return one_sided::value_of<T>(
-        Group::fetch_or_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
+    return one_sided::value_of<T>(G::fetch_or_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
   }
-  template <class T, class Group = NativeGroup>
+  template <class T, Group G = NativeGroup>
   ONSTREAM_BODY T fetch_xor(T* word, T value, int of) const {
     static_assert(std::is_integral_v<T>, "bits are of integers");
-    return one_sided::value_of<T>(
-        Group::fetch_xor_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
+    return one_sided::value_of<T>(G::fetch_xor_system(one_sided::word_at(peer(word, of)), one_sided::bits_of(value)));
   }
 
   // --- order ---
   // Every peer sees the scope's earlier puts before its later ones.
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY void fence(const Scope& scope) const {
     scope.fence();
     scope.sync();
   }
   // The scope's earlier puts are in the peers' memory when it returns.
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY void quiet(const Scope& scope) const {
     fence(scope);  // an acquire-release fence of system scope waits for the answers to earlier stores
   }
 
  private:
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY static void copy_strided(const Scope& scope, std::byte* to, const std::byte* source,
                                          std::ptrdiff_t to_step, std::ptrdiff_t source_step, std::size_t element,
                                          std::size_t count) {
@@ -433,7 +428,7 @@ struct TeamView {
 
   // Every member has come when it returns, and their earlier stores to memory that others reach are seen. All threads
   // of the scope call it, and no other scope of this rank meanwhile.
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY Status barrier(const Scope& scope) const {
     scope.sync();  // the releases tell of the other threads' stores too; the last barrier is over
     const std::uint64_t mine = scope.load_relaxed(number) + 1;
@@ -446,7 +441,7 @@ struct TeamView {
 
   // The same as barrier number `mine`, for a caller that has counted it. On a GPU it does not release the scope's
   // earlier stores. `first` is first_flag().
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY Status meet(const Scope& scope, std::uint64_t mine, std::uint64_t* first) const {
     if (first != nullptr) tell(scope, first, mine);
     for (int i = scope.rank() + scope.size(); i < size; i += scope.size()) {
@@ -461,16 +456,16 @@ struct TeamView {
   }
 
   // Where this thread tells the first member that it tells, or null.
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY std::uint64_t* first_flag(const Scope& scope) const {
     return scope.rank() < size && scope.rank() != rank ? flag_at(scope.rank()) : nullptr;
   }
 
  private:
-  template <class Scope>
+  template <Group Scope>
   static constexpr bool kOnHost = std::is_base_of_v<HostGroup, Scope>;
 
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY static void tell(const Scope& scope, std::uint64_t* flag, std::uint64_t mine) {
     if constexpr (kOnHost<Scope>) {
       scope.store_release(flag, mine);
@@ -478,7 +473,7 @@ struct TeamView {
       scope.store_relaxed(flag, mine);
     }
   }
-  template <class Scope>
+  template <Group Scope>
   ONSTREAM_BODY Status await(const Scope& scope, int member, std::uint64_t mine) const {
     const Status status = wait_for_peer(scope, waits, world_rank(member), [&] {
       const std::uint64_t theirs_now = scope.load_acquire(flags + member);

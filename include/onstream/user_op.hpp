@@ -25,7 +25,7 @@
 #include <typeinfo>
 #include <utility>
 
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 
 ONSTREAM_EITHER_BEGIN
 #include "onstream/collective.hpp"

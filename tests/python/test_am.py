@@ -20,7 +20,7 @@ SOURCE = ROOT / "tests" / "compat" / "am.c"
 LIMIT_S = 60
 COMPILE_LIMIT_S = 120
 SETTINGS = {"ONSTREAM_DEVICE": "host", "ONSTREAM_TIMEOUT_S": "20", "ONSTREAM_AM_EVENTS": "16"}
-HARD = ("-g", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{ROOT / 'bench'}")
+HARD = ("-g", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{ROOT / 'bench' / 'compat'}")
 SHAPES = {1: "1x1x1", 2: "2x1x1", 3: "3x1x1", 4: "2x2x1", 5: "5x1x1"}
 
 

@@ -216,7 +216,9 @@ def test_the_fastest_way_of_torch_is_a_right_one_and_no_wrong_way_is_forgotten(
 ) -> None:
     for name in ("torch", "torch.distributed", "torch.distributed._symmetric_memory"):
         monkeypatch.setitem(sys.modules, name, MagicMock())
-    spec = importlib.util.spec_from_file_location("torch_collectives", root / "bench" / "torch_collectives.py")
+    spec = importlib.util.spec_from_file_location(
+        "torch_collectives", root / "bench" / "collective" / "torch_collectives.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

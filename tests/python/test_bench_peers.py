@@ -133,7 +133,7 @@ def test_a_peer_that_cannot_be_installed_says_how_to_go_on(tmp_path: Path, monke
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
     with pytest.raises(UnsupportedError, match=r"(?s)installing mpich==.*--vs none"):
-        mpi.prepare(mpi.MPIS["mpich"], ROOT / "bench" / "mpi_peer.c", tmp_path)
+        mpi.prepare(mpi.MPIS["mpich"], ROOT / "bench" / "message" / "mpi_peer.c", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -141,7 +141,7 @@ def test_a_peer_that_cannot_be_installed_says_how_to_go_on(tmp_path: Path, monke
 def test_offline_no_peer_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONSTREAM_OFFLINE", "1")
     with pytest.raises(UnsupportedError, match=r"mpich==.*ONSTREAM_OFFLINE forbids"):
-        mpi.prepare(mpi.MPIS["mpich"], ROOT / "bench" / "mpi_peer.c", tmp_path)
+        mpi.prepare(mpi.MPIS["mpich"], ROOT / "bench" / "message" / "mpi_peer.c", tmp_path)
 
 
 @pytest.mark.limit(400)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, build_folder
+from test_native import programs
 
 LIMIT_S = 100
 
@@ -25,7 +26,7 @@ def gpu_check(folder: Path, says: str) -> subprocess.CompletedProcess[str]:
     (folder / "build" / "CMakeCache.txt").write_text("ONSTREAM_CUDA:STRING=ON\n")
     native = folder / "build" / "tests" / "native"
     native.mkdir(parents=True)
-    for source in ROOT.glob("tests/native/*.cpp"):
+    for source in programs():
         (native / f"test_{source.stem}").symlink_to(folder / "build" / "says")
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     environment = {"PATH": path, "BUILD": str(folder / "build"), "PARTS": "native", "WHEELS": str(folder)}
@@ -50,7 +51,7 @@ def test_programs_that_left_their_cuda_rows_out_fail(says: str, tmp_path: Path) 
     result = gpu_check(tmp_path, says)
     assert result.returncode == 1, result.stdout + result.stderr
     rows = [line for line in result.stdout.splitlines() if line.startswith("test_")]
-    assert len(rows) == len(list(ROOT.glob("tests/native/*.cpp")))
+    assert len(rows) == len(programs())
     assert all(line.split()[1:4] == ["1", "0", "1"] and "GPU rows were skipped" in line for line in rows)
 
 

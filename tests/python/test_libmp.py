@@ -105,7 +105,7 @@ def test_the_compiler_command_of_the_page_works(tmp_path: Path) -> None:
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 def test_the_gain_of_posting_together_is_printed() -> None:
     mpi = mpi_of("mpich")
-    program = compiled(mpi, toolkit(mpi), ROOT / "bench" / "libmp_post.c", "-Wall", "-Werror")
+    program = compiled(mpi, toolkit(mpi), ROOT / "bench" / "compat" / "libmp_post.c", "-Wall", "-Werror")
     status, output = call([*mpi.start(2), str(program)], LIMIT_S, SETTINGS)
     assert status == 0, f"ended with status {status}\n{output[-6000:]}"
     ways = re.findall(r"^64 (.+): best \d+, median \d+ ns an op$", output, re.MULTILINE)

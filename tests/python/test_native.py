@@ -1,4 +1,4 @@
-"""Each case of each native test program (tests/native/*.cpp) is one row here, with a time limit.
+"""Each case of each native test program (tests/native/<folder>/<name>.cpp) is one row here, with a time limit.
 
 A case runs in a process of its own, and that process leads a group, so ranks it forked end with it. Most cases wait
 for much of their time, so some run at once: the rows that come next are under way while one is looked at.
@@ -20,11 +20,13 @@ from conftest import ROOT, build_folder
 LIMIT_S = 240  # for one case; sanitizers and two cores that others use too included
 # A case keeps about half a core busy. One GPU runs the kernels of one process at a time.
 AT_ONCE = 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)), 7) + 2
-SKIPPED = 77  # kAllSkipped of tests/native/check.hpp; the line after "skipped" gives the reason
+SKIPPED = 77  # kAllSkipped of tests/native/support/check.hpp; the line after "skipped" gives the reason
 
 
 def programs() -> list[Path]:
-    return sorted(ROOT.glob("tests/native/*.cpp"))
+    """The sources of the programs, each in a folder of tests/native; stand_ins has libraries."""
+    native = ROOT / "tests" / "native"
+    return sorted(file for file in native.rglob("*.cpp") if file.parent != native / "stand_ins")
 
 
 def program_of(source: Path) -> Path:

@@ -349,7 +349,7 @@ def test_the_layouts_are_those_of_the_abi(tmp_path: Path) -> None:
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 def test_the_cost_of_a_small_call_is_printed() -> None:
     status, output = call(
-        [str(compiled(ROOT / "bench" / "nccl_calls.c", "-Wall", "-Wextra", "-Werror"))], LIMIT_S, SETTINGS
+        [str(compiled(ROOT / "bench" / "compat" / "nccl_calls.c", "-Wall", "-Wextra", "-Werror"))], LIMIT_S, SETTINGS
     )
     assert status == 0, output
     assert len(re.findall(r": best \d+, median \d+ ns$", output, re.MULTILINE)) == 3

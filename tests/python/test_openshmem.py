@@ -548,7 +548,7 @@ def test_oshcc_shows_its_command() -> None:
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 def test_the_cost_of_small_calls_is_printed() -> None:
-    program = compiled(ROOT / "bench" / "openshmem_latency.c", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
+    program = compiled(ROOT / "bench" / "compat" / "openshmem_latency.c", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
     status, output = run(2, program)
     assert status == 0, output
     assert len(re.findall(r": best \d+, median \d+ ns$", output, re.MULTILINE)) == 8

@@ -1,7 +1,8 @@
 """`onstream bench am`: registered buffers (onstream_am.h) - latency of a put, and a stencil with and without bounce copies.
 
-The programs are C and use only that interface; bench/am_latency.c and bench/am_stencil.c define the timed intervals.
-They are compiled when first needed. The steps of a message are measured in a run of its own, as clocks cost time.
+The programs are C and use only that interface; am_latency.c and am_stencil.c of bench/compat define the timed
+intervals. They are compiled when first needed. The steps of a message are measured in a run of its own, as clocks cost
+time.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
 
 
 def compiled(name: str, device: str) -> Path:
-    """A C program of bench/, newer than its sources. The stencil's cells are C too, or kernels."""
-    build, folder = programs.build_folder(), programs.source_folder()
+    """A C program of bench/compat, newer than its sources. The stencil's cells are C too, or kernels."""
+    build, folder = programs.build_folder(), programs.source_folder("compat")
     library = build / "compat" / "am"
     if not (library / "libonstream_am.so").exists():
         raise UnsupportedError(f"there is no libonstream_am.so in {library}; build with ONSTREAM_COMPAT=ON")
@@ -81,8 +82,9 @@ def compiled(name: str, device: str) -> Path:
 
 def compile_program(source: Path, library: Path, program: Path, *options: str) -> Path:
     """With cc, against libonstream_am.so in `library`."""
-    headers = programs.source_folder().parent / "compat" / "am" / "include"
-    parts = [*source.parent.glob("am*"), *programs.source_folder().glob("am*.h"), *headers.glob("*.h")]
+    folder = programs.source_folder("compat")
+    headers = folder.parents[1] / "compat" / "am" / "include"
+    parts = [*source.parent.glob("am*"), *folder.glob("am*.h"), *headers.glob("*.h")]
     if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
         return program
     compiler = shutil.which("cc")

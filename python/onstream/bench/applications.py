@@ -180,7 +180,7 @@ def _starts(settings: Settings, application: Application, libraries: dict[str, A
 
 def _script_starts(settings: Settings, application: Application, libraries: dict[str, Any]) -> dict[str, Start]:
     """Each rank has one thread: those of numpy would share the cores with the ranks."""
-    script = str(programs.source_folder() / "programs" / f"{application.name}.py")
+    script = str(programs.source_folder("programs") / f"{application.name}.py")
     variables = {"OMP_NUM_THREADS": "1"}
     own = programs.as_ranks(Path(sys.executable), settings.ranks, (script, "onstream"))
     package = str(programs.build_folder() / "python")

@@ -1,7 +1,8 @@
 """The cases of `onstream bench message`: modes, submissions, sizes, and how often each is repeated in a sample.
 
-A case is the text MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW that both native programs read (bench/message_case.hpp
-explains the words). Peers get the same modes, sizes, iterations and windows as onstream.
+A case is the text MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW that both native programs read
+(bench/message/message_case.hpp explains the words). Peers get the same modes, sizes, iterations and windows as
+onstream.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ MAX_MESSAGES = {
     ("cuda", "captured"): 2_000,
 }
 GRAPH_ROUND_TRIPS = 100
-GRAPH_WINDOWS = 20  # of separate and aggregated; kWindowsPerGraph in bench/message_case.hpp
-MIN_RING_STEPS = 8  # in a graph: not fewer than ranks (bench/library_nvshmem.cpp)
+GRAPH_WINDOWS = 20  # of separate and aggregated; kWindowsPerGraph in bench/message/message_case.hpp
+MIN_RING_STEPS = 8  # in a graph: not fewer than ranks (bench/message/library_nvshmem.cpp)
 
 
 @dataclass(frozen=True)

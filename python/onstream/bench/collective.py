@@ -1,12 +1,13 @@
 """`onstream bench collective`: every kind of collective, with NCCL's columns: time, algorithm and bus bandwidth, errors.
 
-bench/collective.cpp runs onstream, NCCL (`nccl`: with its symmetric windows where it has them; `nccl-plain`: without
-registration) and NVSHMEM; bench/torch_collectives.py runs PyTorch's symmetric memory, bench/mpi_collectives.c MPI between
-hosts. `engine` is onstream itself where the copy engine moves large data. A call that a peer cannot capture is measured
-eagerly, and its row says so. Programs alternate, round by round. `bytes` counts as NCCL's tests do: the vector of
-all_reduce, reduce, broadcast and scan; for the others all bytes that a rank gathers, scatters or exchanges. Bus
-bandwidth is NCCL's too: comparable with a link's for any number of ranks. `wrong` counts the elements that were not the
-expected ones, in the round that had most; "-": such a case is not checked, as a barrier is not.
+bench/collective/collective.cpp runs onstream, NCCL (`nccl`: with its symmetric windows where it has them; `nccl-plain`:
+without registration) and NVSHMEM; bench/collective/torch_collectives.py runs PyTorch's symmetric memory,
+bench/collective/mpi_collectives.c MPI between hosts. `engine` is onstream itself where the copy engine moves large
+data. A call that a peer cannot capture is measured eagerly, and its row says so. Programs alternate, round by round.
+`bytes` counts as NCCL's tests do: the vector of all_reduce, reduce, broadcast and scan; for the others all bytes that a
+rank gathers, scatters or exchanges. Bus bandwidth is NCCL's too: comparable with a link's for any number of ranks.
+`wrong` counts the elements that were not the expected ones, in the round that had most; "-": such a case is not
+checked, as a barrier is not.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ MOST_CROWDED_MPICH = 4  # it never gives its core away: an op takes milliseconds
 
 @dataclass(frozen=True)
 class Case:
-    """Printed as bench/collective_case.hpp reads it."""
+    """Printed as bench/collective/collective_case.hpp reads it."""
 
     kind: str
     type: str
@@ -285,7 +286,7 @@ def _peer(name: str, settings: Settings, cases: list[Case]) -> Contender:
     if name in mpi.MPIS:
         if settings.device != "host":
             raise PeerMissing("MPI's collectives are measured between hosts")
-        source = programs.source_folder() / "mpi_collectives.c"
+        source = programs.source_folder("collective") / "mpi_collectives.c"
         program = mpi.build(mpi.MPIS[name], source, programs.build_folder() / "peers", ranks=settings.ranks)
         most = MOST_CROWDED_MPICH if name == "mpich" and _crowded(settings) else 1_000_000
         chosen = [
@@ -333,8 +334,8 @@ def _torch(name: str, settings: Settings, cases: list[Case]) -> Contender:
 
 
 def torch_over(python: str, name: str, settings: Settings, cases: list[Case]) -> Contender:
-    """bench/torch_collectives.py with a Python that has torch."""
-    source = programs.source_folder() / "torch_collectives.py"
+    """bench/collective/torch_collectives.py with a Python that has torch."""
+    source = programs.source_folder("collective") / "torch_collectives.py"
     start = (*programs.as_ranks(Path(python), settings.ranks, (str(source),)),)
     chosen = [case for case in cases if case.type in TORCH_KINDS.get(case.kind, ()) and case.submission != "host"]
     return Contender(name, Program(name, start, {"MASTER_PORT": str(_free_port())}), _some(name, chosen))

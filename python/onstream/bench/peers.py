@@ -1,8 +1,8 @@
 """The peers of `--vs`: which there are, which cases each has, and how each is had or why it is not.
 
-NCCL and NVSHMEM run in onstream's own bench program, which opens them at run time (bench/library_nccl.cpp,
-library_nvshmem.cpp); MPI libraries run bench/mpi_peer.c. A peer that cannot be had is never an error: the result names
-it with the reason.
+NCCL and NVSHMEM run in onstream's own bench program, which opens them at run time (library_nccl.cpp and
+library_nvshmem.cpp of bench/message); MPI libraries run bench/message/mpi_peer.c. A peer that cannot be had is never an
+error: the result names it with the reason.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _on_stream(name: str, soname: str, package: str, job: Job, settings: dict[st
 def _mpi(name: str) -> Callable[[Job], Program]:
     def prepare(job: Job) -> Program:
         memory = "device" if job.device == "cuda" else "host"
-        source = programs.source_folder() / "mpi_peer.c"
+        source = programs.source_folder("message") / "mpi_peer.c"
         return mpi.prepare(mpi.MPIS[name], source, job.folder, ranks=job.ranks, memory=memory)
 
     return prepare

@@ -1,7 +1,7 @@
 """`onstream bench ping-kernel-pong`: wait, compute, send, between two ranks; driven by the host, the stream, or the kernel.
 
-bench/ping_kernel_pong.cpp describes the timed step and the ways of driving it. The gain is the synchronous step's time
-over the way's; CPU time is that of the calling thread, which a stream-ordered program leaves free.
+bench/world/ping_kernel_pong.cpp describes the timed step and the ways of driving it. The gain is the synchronous step's
+time over the way's; CPU time is that of the calling thread, which a stream-ordered program leaves free.
 """
 
 from __future__ import annotations

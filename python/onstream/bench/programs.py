@@ -61,9 +61,9 @@ def build_folder() -> Path:
     return folder
 
 
-def source_folder() -> Path:
-    """bench/ of the repository."""
-    return Path(__file__).resolve().parents[3] / "bench"
+def source_folder(family: str) -> Path:
+    """The folder of bench/ with the programs of a family: "message", "collective", "one_sided", "compat" or "programs"."""
+    return Path(__file__).resolve().parents[3] / "bench" / family
 
 
 def native(name: str) -> Path:

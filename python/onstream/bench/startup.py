@@ -1,6 +1,7 @@
 """`onstream bench startup`: seconds to make a world, and the device memory that it holds.
 
-The device is open before the clock starts (a GPU's context is not the library's); bench/startup.cpp defines the time.
+The device is open before the clock starts (a GPU's context is not the library's); bench/world/startup.cpp defines the
+time.
 """
 
 from __future__ import annotations

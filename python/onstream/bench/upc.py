@@ -79,9 +79,9 @@ def device_name(kind: str, where: dict[str, Any]) -> str:
 
 
 def compiled(name: str) -> Path:
-    """A program of bench/, newer than its sources."""
-    bench, build = programs.source_folder(), programs.build_folder()
-    library, headers = build / "compat" / "upc", bench.parent / "compat" / "upc" / "include"
+    """A program of bench/compat, newer than its sources."""
+    bench, build = programs.source_folder("compat"), programs.build_folder()
+    library, headers = build / "compat" / "upc", bench.parents[1] / "compat" / "upc" / "include"
     if not (library / "libonstream_upc.so").exists():
         raise UnsupportedError(f"there is no libonstream_upc.so in {library}; build with ONSTREAM_COMPAT=ON")
     compiler = shutil.which("cc")

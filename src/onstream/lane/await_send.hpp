@@ -16,12 +16,12 @@ struct AwaitSend {
   Look look = Look::wait;
   Ticket ticket;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.rank() != 0 || settled(group)) return;
     Ack ack;
     Status status = Status::ok;
-    if constexpr (Group::kCrossMemory) status = lend_hand(group);
+    if constexpr (G::kCrossMemory) status = lend_hand(group);
     if (!sees_through(group)) {
       if (status == Status::ok && !ended(group, ack)) return;
     } else {
@@ -34,8 +34,8 @@ struct AwaitSend {
   }
 
   // Settles the ticket if the message has ended, and does nothing for the message. One thread.
-  template <class Group>
-  ONSTREAM_BODY void glance(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void glance(const G& group) const {
     Ack ack;
     if (!settled(group) && ended(group, ack)) conclude(group, Status::ok, ack);
   }
@@ -46,22 +46,22 @@ struct AwaitSend {
     std::uint64_t word = 0;
   };
 
-  template <class Group>
-  ONSTREAM_BODY bool settled(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY bool settled(const G& group) const {
     return static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending;
   }
 
-  template <class Group>
-  ONSTREAM_BODY bool has_run(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY bool has_run(const G& group) const {
     return is_numbered(group, ticket) || settled(group);
   }
-  template <class Group>
-  ONSTREAM_BODY bool sees_through(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY bool sees_through(const G& group) const {
     return look == Look::wait || (look == Look::finish && has_run(group));
   }
 
-  template <class Group>
-  ONSTREAM_BODY bool ended(const Group& group, Ack& ack) const {
+  template <Group G>
+  ONSTREAM_BODY bool ended(const G& group, Ack& ack) const {
     // Not numbered: it has not run yet, or went through the ring. A pushed one is settled and never acked.
     if (!is_numbered(group, ticket)) return settled(group);
     ack.number = group.load_relaxed(&ticket.numbered->number);
@@ -69,8 +69,8 @@ struct AwaitSend {
     return ack.word / 2 >= ack.number + 1 || settled(group);
   }
 
-  template <class Group>
-  ONSTREAM_BODY void conclude(const Group& group, Status status, const Ack& ack) const {
+  template <Group G>
+  ONSTREAM_BODY void conclude(const G& group, Status status, const Ack& ack) const {
     if (settled(group)) return;
     std::uint64_t room = bytes;
     if (status == Status::ok && ack.word > (ack.number + 1) * 2) {
@@ -84,8 +84,8 @@ struct AwaitSend {
   }
 
   // The sender's part of a shared message, as soon as the op has run that posted it.
-  template <class Group>
-  ONSTREAM_BODY Status lend_hand(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY Status lend_hand(const G& group) const {
     if (look == Look::wait) {
       const Status status = wait_for_self(group, wait, [&] { return has_run(group); });
       if (status != Status::ok) return status;
@@ -105,8 +105,8 @@ struct AwaitLargeSend : AwaitSend {
   const void* source = nullptr;
   BlockTeam* crew = nullptr;  // the request's own: waits of several requests may run at once
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     Fetcher fetcher(wait, crew);
     if (group.block() != 0) return fetcher.help(group);
     see_to(group, fetcher);
@@ -114,8 +114,8 @@ struct AwaitLargeSend : AwaitSend {
   }
 
   // First block.
-  template <class Group>
-  ONSTREAM_CALL void see_to(const Group& group, Fetcher& fetcher) const {
+  template <Group G>
+  ONSTREAM_CALL void see_to(const G& group, Fetcher& fetcher) const {
     Answered answer{Status::ok, Answer::refused, 0, 0};
     const bool pushes = group.rank() == 0 && takes_turn(group, answer);
     if (group.sync_or(pushes)) push(group, fetcher, answer);
@@ -124,8 +124,8 @@ struct AwaitLargeSend : AwaitSend {
 
  private:
   // Waits until the send has ended or is this wait's to push. One thread.
-  template <class Group>
-  ONSTREAM_CALL bool takes_turn(const Group& group, Answered& answer) const {
+  template <Group G>
+  ONSTREAM_CALL bool takes_turn(const G& group, Answered& answer) const {
     if (settled(group)) return false;
     Ack ack;
     bool locked = false;
@@ -135,7 +135,7 @@ struct AwaitLargeSend : AwaitSend {
       return locked;
     };
     Status status = Status::ok;
-    if constexpr (Group::kCrossMemory) status = lend_hand(group);
+    if constexpr (G::kCrossMemory) status = lend_hand(group);
     if (!sees_through(group)) {
       if (status == Status::ok) (void)takes_lock();
     } else {
@@ -152,20 +152,20 @@ struct AwaitLargeSend : AwaitSend {
   }
 
   // Whether the receive is there and the message was left to it. One thread.
-  template <class Group>
-  ONSTREAM_BODY bool may_push(const Group& group, Answered& answer) const {
+  template <Group G>
+  ONSTREAM_BODY bool may_push(const G& group, Answered& answer) const {
     if (!is_numbered(group, ticket)) return false;
     const std::uint64_t number = group.load_relaxed(&ticket.numbered->number);
     if (!answered(group, lane, number, answer) || bytes > answer.room) return false;
-    if constexpr (Group::kCrossMemory) {
+    if constexpr (G::kCrossMemory) {
       const bool shared = CopySender(wait, lane, number, bytes).is_open(group);
       return !shared && (answer.answer == Answer::here || answer.answer == Answer::remote_process);
     }
     return answer.answer == Answer::here;
   }
 
-  template <class Group>
-  ONSTREAM_CALL void push(const Group& group, Fetcher& fetcher, Answered& answer) const {
+  template <Group G>
+  ONSTREAM_CALL void push(const G& group, Fetcher& fetcher, Answered& answer) const {
     const std::uint64_t number = group.load_relaxed(&ticket.numbered->number);
     if (group.rank() != 0) (void)answered(group, lane, number, answer);
     const Status status = fetcher.fetch(group, reinterpret_cast<void*>(answer.address), source, bytes);

@@ -12,9 +12,9 @@ class Fetcher {
   ONSTREAM_BODY Fetcher(const WaitView& wait, BlockTeam* crew) : wait_(wait), crew_(crew) {}
 
   // First block, all threads: copies with the whole grid. Ends when all blocks are through.
-  template <class Group>
-  ONSTREAM_CALL Status fetch(const Group& group, void* destination, const void* source, std::uint64_t bytes) {
-    if constexpr (Group::kCrossMemory) return carry(group, wait_, destination, source, bytes);
+  template <Group G>
+  ONSTREAM_CALL Status fetch(const G& group, void* destination, const void* source, std::uint64_t bytes) {
+    if constexpr (G::kCrossMemory) return carry(group, wait_, destination, source, bytes);
     if (group.blocks() == 1 || crew_ == nullptr || bytes <= most_alone(group) || jobs_ + 1 >= kDismissed) {
       group.copy_alone(destination, source, bytes);
       group.fence();
@@ -37,16 +37,16 @@ class Fetcher {
   }
 
   // First block: lets the others go.
-  template <class Group>
-  ONSTREAM_BODY void dismiss(const Group& group) {
+  template <Group G>
+  ONSTREAM_BODY void dismiss(const G& group) {
     if (group.blocks() == 1 || group.rank() != 0) return;
     group.store_release(&crew_->job, group.load_relaxed(&crew_->run) * 256 + kDismissed);
     leave(group);
   }
 
   // The other blocks. One thread of each looks for work: thousands that poll would slow the stores that they wait for.
-  template <class Group>
-  ONSTREAM_BODY void help(const Group& group) {
+  template <Group G>
+  ONSTREAM_BODY void help(const G& group) {
     constexpr std::uint64_t kPatience =
         16;  // the first block counts a deadline for each of its waits, this one for all
     WaitView patient = wait_;
@@ -70,8 +70,8 @@ class Fetcher {
 
  private:
   // The bytes that one block has under way at once: for fewer, waking the others takes longer than the copy.
-  template <class Group>
-  ONSTREAM_BODY static std::uint64_t most_alone(const Group& group) {
+  template <Group G>
+  ONSTREAM_BODY static std::uint64_t most_alone(const G& group) {
     constexpr std::uint64_t kMost = 64 * 1024;
     constexpr std::uint64_t kThread = 128;
     const std::uint64_t at_once = static_cast<std::uint64_t>(group.size()) * kThread;
@@ -79,8 +79,8 @@ class Fetcher {
   }
 
   // The last block to leave makes the crew ready for the next op, which stream order keeps behind this one.
-  template <class Group>
-  ONSTREAM_BODY void leave(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void leave(const G& group) const {
     group.fence();
     if (group.add(&crew_->left, 1) + 1 != static_cast<std::uint64_t>(group.blocks())) return;
     group.store_relaxed(&crew_->arrived, 0);
@@ -88,8 +88,8 @@ class Fetcher {
     group.store_relaxed(&crew_->run, group.load_relaxed(&crew_->run) + 1);
   }
 
-  template <class Group>
-  ONSTREAM_BODY Status wait_for(const Group& group, const std::uint64_t* count, std::uint64_t each) const {
+  template <Group G>
+  ONSTREAM_BODY Status wait_for(const G& group, const std::uint64_t* count, std::uint64_t each) const {
     const std::uint64_t whole = each * static_cast<std::uint64_t>(group.blocks() - 1);
     return wait_for_self(group, wait_, [&] { return group.load_acquire(count) >= whole; });
   }

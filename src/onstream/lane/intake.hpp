@@ -18,25 +18,25 @@ class RingReader {
       : wait_(wait), lane_(lane), fetcher_(fetcher), head_(head), returned_(returned) {}
 
   // Whether the next message can be taken without waiting for the sender's next step. One thread.
-  template <class Group>
-  ONSTREAM_BODY bool available(const Group& group, std::uint64_t number, std::uint64_t offered) const {
+  template <Group G>
+  ONSTREAM_BODY bool available(const G& group, std::uint64_t number, std::uint64_t offered) const {
     Seen seen;
     if (!look(group, lane_, head_, seen)) return false;
-    if constexpr (Group::kCrossMemory) {
+    if constexpr (G::kCrossMemory) {
       if (lane_.remote != nullptr && seen.kind() == Header::pull) return lane_.remote->is_ready(seen.address);
     }
     return offered == 0 || !seen.asks() || arrived(group, lane_, number, 0, 1);
   }
 
   // Takes the next message. `bytes` gets its size. Not ok: timeout or aborted (the lane is lost) or truncated.
-  template <class Group>
-  ONSTREAM_BODY Status take(const Group& group, const Target& target, std::uint64_t& bytes) {
+  template <Group G>
+  ONSTREAM_BODY Status take(const G& group, const Target& target, std::uint64_t& bytes) {
     Seen seen;
     const Status status = await_header(group, wait_, lane_, head_, seen);
     if (status != Status::ok) return status;
     bytes = seen.bytes();
     sender_hears_ = seen.kind() != Header::data;
-    if constexpr (Group::kCrossMemory) {
+    if constexpr (G::kCrossMemory) {
       if (seen.kind() == Header::share || seen.kind() == Header::share_ordered) return take_shared(group, target, seen);
       if (seen.kind() == Header::failed) {
         head_ += 1;
@@ -58,8 +58,8 @@ class RingReader {
   // be told of a truncation.
   ONSTREAM_BODY bool sender_hears() const { return sender_hears_; }
 
-  template <class Group>
-  ONSTREAM_BODY void give_credit(const Group& group) {
+  template <Group G>
+  ONSTREAM_BODY void give_credit(const G& group) {
     const std::uint64_t was = returned_;
     returned_ = credit_at(lane_, head_, was);
     lane::give_credit(group, lane_, was, returned_);
@@ -69,14 +69,14 @@ class RingReader {
   ONSTREAM_BODY std::uint64_t returned() const { return returned_; }
 
  private:
-  template <class Group>
-  ONSTREAM_BODY Status take_data(const Group& group, const Target& target, const Seen& seen) {
+  template <Group G>
+  ONSTREAM_BODY Status take_data(const G& group, const Target& target, const Seen& seen) {
     const std::uint64_t bytes = seen.bytes();
-    if constexpr (Group::kStoresInOrder) {
-      if (is_packed<Group>(bytes)) {
+    if constexpr (G::kStoresInOrder) {
+      if (is_packed<G>(bytes)) {
         const bool fits = bytes <= target.capacity;
         if (fits) unpack(lane_, head_, target.destination, bytes);
-        head_ += ring_units<Group>(bytes);
+        head_ += ring_units<G>(bytes);
         return fits ? Status::ok : Status::truncated;
       }
     }
@@ -85,8 +85,8 @@ class RingReader {
     return status;
   }
 
-  template <class Group>
-  ONSTREAM_BODY Status take_shared(const Group& group, const Target& target, const Seen& seen) {
+  template <Group G>
+  ONSTREAM_BODY Status take_shared(const G& group, const Target& target, const Seen& seen) {
     head_ += 1;
     if (seen.bytes() <= target.capacity) {
       CopyReceiver taker(wait_, lane_, target.number, seen.bytes());
@@ -98,9 +98,9 @@ class RingReader {
   }
 
   // The sender's wait may bring it, where a receive descriptor said that it fits.
-  template <class Group>
-  ONSTREAM_BODY Status take_left(const Group& group, const Target& target, const Seen& seen) {
-    if ((target.offered != 0 || Group::kCrossMemory) && seen.bytes() <= target.capacity) {
+  template <Group G>
+  ONSTREAM_BODY Status take_left(const G& group, const Target& target, const Seen& seen) {
+    if ((target.offered != 0 || G::kCrossMemory) && seen.bytes() <= target.capacity) {
       bool brought = false;
       const Status status = was_brought(group, wait_, lane_, target.number, brought);
       if (brought) head_ += 1;
@@ -109,11 +109,11 @@ class RingReader {
     return take_pull(group, target, seen.bytes(), seen.address);
   }
 
-  template <class Group>
-  ONSTREAM_BODY Status take_pull(const Group& group, const Target& target, std::uint64_t bytes, std::uint64_t source) {
+  template <Group G>
+  ONSTREAM_BODY Status take_pull(const G& group, const Target& target, std::uint64_t bytes, std::uint64_t source) {
     head_ += 1;
     const bool fits = bytes <= target.capacity;
-    if constexpr (Group::kCrossMemory) {
+    if constexpr (G::kCrossMemory) {
       if (lane_.remote != nullptr) return take_remote(group, target, bytes, source);
     }
     const Status status = fits ? fetcher_.fetch(group, target.destination, reinterpret_cast<const void*>(source), bytes)
@@ -123,9 +123,8 @@ class RingReader {
   }
 
   // A large message of another host: the network brings it.
-  template <class Group>
-  ONSTREAM_BODY Status take_remote(const Group& group, const Target& target, std::uint64_t bytes,
-                                   std::uint64_t payload) {
+  template <Group G>
+  ONSTREAM_BODY Status take_remote(const G& group, const Target& target, std::uint64_t bytes, std::uint64_t payload) {
     sender_hears_ = !lane_.remote->is_here(payload);
     Status status = Status::truncated;
     if (bytes <= target.capacity) {
@@ -137,8 +136,8 @@ class RingReader {
     return status;
   }
 
-  template <class Group>
-  ONSTREAM_BODY void acknowledge(const Group& group, const Target& target, Status status) const {
+  template <Group G>
+  ONSTREAM_BODY void acknowledge(const G& group, const Target& target, Status status) const {
     if (group.rank() != 0) return;
     const std::uint64_t number = target.number;
     if (status != Status::ok) {
@@ -150,8 +149,8 @@ class RingReader {
   }
 
   // A large message whose sender waits for an answer, unless a receive descriptor was made.
-  template <class Group>
-  ONSTREAM_BODY Status take_announced(const Group& group, const Target& target, const Seen& seen) {
+  template <Group G>
+  ONSTREAM_BODY Status take_announced(const G& group, const Target& target, const Seen& seen) {
     const std::uint64_t bytes = seen.bytes();
     if (bytes > target.capacity) {
       acknowledge(group, target, Status::truncated);
@@ -170,8 +169,8 @@ class RingReader {
     return fetch_chunks(group, target, bytes);
   }
 
-  template <class Group>
-  ONSTREAM_BODY Status fetch_chunks(const Group& group, const Target& target, std::uint64_t bytes) {
+  template <Group G>
+  ONSTREAM_BODY Status fetch_chunks(const G& group, const Target& target, std::uint64_t bytes) {
     std::uint64_t fetched = lane_.receiving->chunks;
     for (std::uint64_t offset = 0; offset < bytes; ++fetched) {
       Seen seen;

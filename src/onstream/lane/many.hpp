@@ -22,8 +22,8 @@ struct SendMany {
   std::int32_t count = 0;
   ListedSend items[kMostItems];
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     Send one = common;
     for (int i = 0; i < count; ++i) {
       one.source = items[i].source;
@@ -41,8 +41,8 @@ struct AwaitSendMany {
   std::int32_t count = 0;
   ListedSend items[kMostItems];
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     Fetcher fetcher(common.wait, common.crew);
     if (group.block() != 0) return fetcher.help(group);
     AwaitLargeSend one = common;

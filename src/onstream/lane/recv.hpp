@@ -8,6 +8,7 @@
 // and the rest are functions of their own.
 #pragma once
 
+#include "onstream/device/kernel/remote_process.hpp"
 #include "onstream/lane/intake.hpp"
 #include "onstream/lane/spread.hpp"
 
@@ -21,8 +22,8 @@ ONSTREAM_BODY Fault recv_fault(const LaneView& lane, bool sender_hears, Status s
 }
 
 // Drains the lane through message `number`, or takes only the messages that are there. First block.
-template <class Group>
-ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const LaneView& lane, Fetcher& fetcher,
+template <Group G>
+ONSTREAM_CALL Status drain(const G& group, const WaitView& wait, const LaneView& lane, Fetcher& fetcher,
                            std::uint64_t number, bool look_once) {
   Receiving* state = lane.receiving;
   bool through = false;
@@ -78,17 +79,17 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const LaneV
 
 // A receive descriptor's answer for a destination that the peer knows as `peer_destination`. A sender that cannot write
 // to a remote process address leaves its message to this rank, so such an offer promises nothing.
-template <class Group>
+template <Group G>
 ONSTREAM_BODY Answer offer_of(std::uint64_t peer_destination) {
-  if constexpr (Group::kCrossMemory) {
+  if constexpr (G::kCrossMemory) {
     if (is_remote_process(peer_destination)) return Answer::remote_process;
   }
   return Answer::here;
 }
 
 // Posts a receive: its place in the lane's order, and for a large one where the data shall go. First block.
-template <class Group>
-ONSTREAM_CALL Status enter(const Group& group, const WaitView& wait, const LaneView& lane, const Posted& posted,
+template <Group G>
+ONSTREAM_CALL Status enter(const G& group, const WaitView& wait, const LaneView& lane, const Posted& posted,
                            std::uint64_t peer_destination, std::uint64_t offer_min, std::uint64_t number) {
   Receiving* state = lane.receiving;
   // A wait that has just settled a receive may not have counted it yet: it holds the lock until it has.
@@ -104,7 +105,7 @@ ONSTREAM_CALL Status enter(const Group& group, const WaitView& wait, const LaneV
     return Status::misused;
   }
   const bool offer = posted.capacity > offer_min && peer_destination != 0;
-  const Answer where = offer_of<Group>(peer_destination);
+  const Answer where = offer_of<G>(peer_destination);
   if (offer) {
     const std::uint64_t place = number & (lane.receives - 1);
     answer(group, lane, place, number, where, peer_destination, posted.capacity);
@@ -130,21 +131,21 @@ struct Receive {
   Ticket ticket;
   WaitView wait;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     (void)take(group);
   }
 
   // In whichever way. Each way answers how it ended, for this block: a lane that is lost (loses_lane()) gives nothing
   // more.
-  template <class Group>
-  ONSTREAM_BODY Status either(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY Status either(const G& group) const {
     return spread != 0 ? take_spread(group) : take(group);
   }
 
   // By one block that waits, and others that help where there is something to fetch.
-  template <class Group>
-  ONSTREAM_BODY Status take(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY Status take(const G& group) const {
     if (group.block() != 0) return help(group);
     Counters now;
     const bool behind = !counters(group, now);
@@ -153,13 +154,13 @@ struct Receive {
     if (large && peer_destination != 0) return take_offered(group, now);
     if (large && group.blocks() > 1) [[unlikely]]
       return take_otherwise(group, now, 0);
-    if (is_packed<Group>(capacity)) return take_packed(group, now);
+    if (is_packed<G>(capacity)) return take_packed(group, now);
     return take_small(group, now);
   }
 
   // As take_small(), by several blocks. A sender may push all the same, and is told where to.
-  template <class Group>
-  ONSTREAM_BODY Status take_spread(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY Status take_spread(const G& group) const {
     const auto [drained, read_head] = load_pair(group, &lane.receiving->drained);
     const auto [number, read_returned] = load_pair(group, &lane.receiving->posted);
     Counters now{number, read_head, read_returned};
@@ -225,8 +226,8 @@ struct Receive {
     std::uint64_t returned;
   };
   // One thread's look at them. False: receives posted before are not taken yet.
-  template <class Group>
-  ONSTREAM_BODY bool counters(const Group& group, Counters& now) const {
+  template <Group G>
+  ONSTREAM_BODY bool counters(const G& group, Counters& now) const {
     const auto [drained, head] = load_pair(group, &lane.receiving->drained);
     const auto [number, returned] = load_pair(group, &lane.receiving->posted);
     now = {number, head, returned};
@@ -235,8 +236,8 @@ struct Receive {
 
   // One block. Takes a message of just the expected size from the ring; `now` become the counters behind it. Everything
   // that does not depend on it is computed before it comes.
-  template <class Group>
-  ONSTREAM_BODY Status take_small(const Group& group, Counters& now) const {
+  template <Group G>
+  ONSTREAM_BODY Status take_small(const G& group, Counters& now) const {
     const auto size = static_cast<std::uint32_t>(group.size());
     const std::uint32_t line = static_cast<std::uint32_t>(group.rank()) + 1;
     const auto end = static_cast<std::uint32_t>(lines_for(capacity));
@@ -277,15 +278,15 @@ struct Receive {
 
  private:
   // Takes such a message where it is packed.
-  template <class Group>
-  ONSTREAM_BODY Status take_packed(const Group& group, const Counters& now) const {
-    if constexpr (Group::kStoresInOrder) {
+  template <Group G>
+  ONSTREAM_BODY Status take_packed(const G& group, const Counters& now) const {
+    if constexpr (G::kStoresInOrder) {
       Seen seen;
       const Status status = await_header(group, wait, lane, now.head, seen);
       if (status == Status::ok && seen.word != header_word(Header::data, capacity))
         return take_otherwise(group, now, 0);
       if (status == Status::ok) unpack(lane, now.head, destination, capacity);
-      return conclude(group, now, after(group, now, now.head + ring_units<Group>(capacity)), status, seen);
+      return conclude(group, now, after(group, now, now.head + ring_units<G>(capacity)), status, seen);
     } else {
       return Status::ok;  // never called
     }
@@ -293,14 +294,14 @@ struct Receive {
 
   // Takes a large message whose sender finds the descriptor. There is nothing to fetch then, so the other blocks end
   // while the data comes.
-  template <class Group>
-  ONSTREAM_BODY Status take_offered(const Group& group, const Counters& now) const {
-    const Answer where = offer_of<Group>(peer_destination);
+  template <Group G>
+  ONSTREAM_BODY Status take_offered(const G& group, const Counters& now) const {
+    const Answer where = offer_of<G>(peer_destination);
     answer(group, lane, lane.receives, now.number, where, peer_destination, capacity);
     const Counters then = after(group, now, now.head + 1);
     Seen seen;
     Status status = await_header(group, wait, lane, now.head, seen);
-    if constexpr (Group::kCrossMemory) {
+    if constexpr (G::kCrossMemory) {
       if (status == Status::ok && where == Answer::remote_process) return take_otherwise(group, now, 0);
     }
     if (status == Status::ok && (!seen.asks() || seen.bytes() > capacity)) return take_otherwise(group, now, 1);
@@ -311,8 +312,8 @@ struct Receive {
 
   // For a spread receive behind posted ones: the first block takes those; the others wait until it, or another wait,
   // has taken them, with twice the deadline for each.
-  template <class Group>
-  ONSTREAM_CALL Status catch_up(const Group& group, Counters& now) const {
+  template <Group G>
+  ONSTREAM_CALL Status catch_up(const G& group, Counters& now) const {
     Status status = Status::ok;
     if (group.block() == 0) {
       Fetcher alone(wait, nullptr);
@@ -338,8 +339,8 @@ struct Receive {
   }
 
   // Ends a spread receive whose lane is lost.
-  template <class Group>
-  ONSTREAM_CALL Status give_up(const Group& group, const Spread& blocks, Status status) const {
+  template <Group G>
+  ONSTREAM_CALL Status give_up(const G& group, const Spread& blocks, Status status) const {
     if (group.rank() != 0) return status;
     if (blocks.lose(group)) report(group, wait, status, recv_fault(lane, false, status, capacity, 0));
     if (group.block() == 0) settle(group, ticket, status, 0);
@@ -347,8 +348,8 @@ struct Receive {
   }
 
   // Takes another message than the expected one, in a spread receive.
-  template <class Group>
-  ONSTREAM_CALL Status take_unexpected(const Group& group, const Spread& blocks, const Counters& now,
+  template <Group G>
+  ONSTREAM_CALL Status take_unexpected(const G& group, const Spread& blocks, const Counters& now,
                                        std::uint64_t offered) const {
     if (group.block() != 0) {
       if (group.rank() == 0) blocks.count(group);
@@ -367,13 +368,13 @@ struct Receive {
   }
 
   // The counters behind a message that ends at unit `head`; where its size is expected, before it comes.
-  template <class Group>
-  ONSTREAM_BODY Counters after(const Group& group, const Counters& now, std::uint64_t head) const {
+  template <Group G>
+  ONSTREAM_BODY Counters after(const G& group, const Counters& now, std::uint64_t head) const {
     return {group.early(now.number + 1), group.early(head), group.early(credit_at(lane, head, now.returned))};
   }
 
-  template <class Group>
-  ONSTREAM_BODY Status conclude(const Group& group, const Counters& was, const Counters& then, Status status,
+  template <Group G>
+  ONSTREAM_BODY Status conclude(const G& group, const Counters& was, const Counters& then, Status status,
                                 const Seen& seen) const {
     if (group.rank() != 0) return status;
     if (status != Status::ok) [[unlikely]] {
@@ -390,8 +391,8 @@ struct Receive {
   }
 
   // Any other message.
-  template <class Group>
-  ONSTREAM_CALL Status take_otherwise(const Group& group, Counters now, std::uint64_t offered) const {
+  template <Group G>
+  ONSTREAM_CALL Status take_otherwise(const G& group, Counters now, std::uint64_t offered) const {
     Fetcher fetcher(wait, lane.crew);
     RingReader intake(wait, lane, fetcher, now.head, now.returned);
     std::uint64_t bytes = 0;
@@ -404,8 +405,8 @@ struct Receive {
     return status;
   }
 
-  template <class Group>
-  ONSTREAM_CALL Status queue_up(const Group& group, std::uint64_t number) const {
+  template <Group G>
+  ONSTREAM_CALL Status queue_up(const G& group, std::uint64_t number) const {
     Fetcher fetcher(wait, lane.crew);
     const Posted posted{reinterpret_cast<std::uint64_t>(destination), capacity, 0, ticket};
     Status status = enter(group, wait, lane, posted, peer_destination, offer_min, number);
@@ -417,20 +418,20 @@ struct Receive {
     return status;
   }
 
-  template <class Group>
-  ONSTREAM_CALL Status help(const Group& group) const {
+  template <Group G>
+  ONSTREAM_CALL Status help(const G& group) const {
     Fetcher(wait, lane.crew).help(group);
     return Status::ok;  // of the first block
   }
-  template <class Group>
-  ONSTREAM_CALL void dismiss(const Group& group) const {
+  template <Group G>
+  ONSTREAM_CALL void dismiss(const G& group) const {
     Fetcher(wait, lane.crew).dismiss(group);
   }
 };
 
 struct ReceiveSpread : Receive {
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     (void)take_spread(group);
   }
 };
@@ -444,8 +445,8 @@ struct Post {
   std::uint64_t peer_destination = 0;
   Ticket ticket;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const Posted posted{reinterpret_cast<std::uint64_t>(destination), capacity, 0, ticket};
     (void)enter(group, wait, lane, posted, peer_destination, offer_min, lane.receiving->posted);
   }
@@ -458,8 +459,8 @@ struct Deliver {
   std::uint64_t bytes = 0;
   Ticket ticket;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.load_acquire(ticket.status) != static_cast<std::uint64_t>(Status::ok)) return;
     const std::uint64_t received = group.load_relaxed(ticket.received);
     group.copy(destination, source, received < bytes ? received : bytes);
@@ -470,8 +471,8 @@ struct Deliver {
 struct Reopen {
   Ticket ticket;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.rank() == 0) group.store_release(ticket.status, static_cast<std::uint64_t>(Status::pending));
   }
 };
@@ -484,8 +485,8 @@ struct AwaitReceive {
   Look look = Look::wait;
   Ticket ticket;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     Fetcher fetcher(wait, crew);
     if (group.block() != 0) return fetcher.help(group);
     Status status = Status::ok;

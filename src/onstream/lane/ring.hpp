@@ -18,9 +18,9 @@ struct Target {
 
 // Tells the sender where message `number` shall go, or that it is refused or fetched: in that message's receive
 // descriptor, or in the last one for a receive that has no other before it.
-template <class Group>
-ONSTREAM_BODY void answer(const Group& group, const LaneView& lane, std::uint64_t place, std::uint64_t number,
-                          Answer what, std::uint64_t address, std::uint64_t room) {
+template <Group G>
+ONSTREAM_BODY void answer(const G& group, const LaneView& lane, std::uint64_t place, std::uint64_t number, Answer what,
+                          std::uint64_t address, std::uint64_t room) {
   if (group.rank() != 0) return;
   ReceiveDescriptor* descriptor = lane.peer_descriptors + place;
   const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
@@ -42,25 +42,25 @@ struct Seen {
 };
 
 // Whether the header at `head` is there. One thread.
-template <class Group>
-ONSTREAM_BODY bool look(const Group& group, const LaneView& lane, std::uint64_t head, Seen& seen) {
+template <Group G>
+ONSTREAM_BODY bool look(const G& group, const LaneView& lane, std::uint64_t head, Seen& seen) {
   const LinePlace first = place_of(lane, head, 0);
   const Line line0 = group.load_line(lane.ring + first.index);
   // In one trip with the first. The host's first line proves the rest, which may be on its way until then.
   Line line1{};
-  if constexpr (!Group::kStoresInOrder) line1 = group.load_line(lane.ring + first.index + 1);
+  if constexpr (!G::kStoresInOrder) line1 = group.load_line(lane.ring + first.index + 1);
   if (!has_flag(line0, first.flag)) return false;
   seen.word = line_data(line0);
   if (seen.kind() == Header::data) return true;
-  if constexpr (Group::kStoresInOrder) line1 = group.load_line(lane.ring + first.index + 1);
+  if constexpr (G::kStoresInOrder) line1 = group.load_line(lane.ring + first.index + 1);
   if (!has_flag(line1, first.flag)) return false;
   seen.address = line_data(line1);
   return true;
 }
 
 // Waits for the header at `head`. One thread polls: hundreds that do would slow the stores that they wait for.
-template <class Group>
-ONSTREAM_BODY Status await_header(const Group& group, const WaitView& wait, const LaneView& lane, std::uint64_t head,
+template <Group G>
+ONSTREAM_BODY Status await_header(const G& group, const WaitView& wait, const LaneView& lane, std::uint64_t head,
                                   Seen& seen) {
   const auto there = [&] { return look(group, lane, head, seen); };
   Status status = Status::ok;
@@ -92,8 +92,8 @@ struct BatchOf {
   }
 
   // Loads them; whether all have come.
-  template <class Group>
-  ONSTREAM_BODY bool load(const Group& group) {
+  template <Group G>
+  ONSTREAM_BODY bool load(const G& group) {
     ONSTREAM_UNROLL
     for (int k = 0; k < kLines; ++k) {
       if (k < count) lines[k] = group.load_line(places[k]);
@@ -122,8 +122,8 @@ struct BatchOf {
 using Batch = BatchOf<kLinesInFlight>;
 
 // Path ll: every line proves itself. Waits for all, and stores them if there is room.
-template <class Group>
-ONSTREAM_BODY Status take_lines(const Group& group, const WaitView& wait, const LaneView& lane, std::uint64_t head,
+template <Group G>
+ONSTREAM_BODY Status take_lines(const G& group, const WaitView& wait, const LaneView& lane, std::uint64_t head,
                                 std::uint64_t bytes, const Target& target) {
   const auto end = static_cast<std::uint32_t>(lines_for(bytes));
   const auto size = static_cast<std::uint32_t>(group.size());
@@ -142,8 +142,8 @@ ONSTREAM_BODY Status take_lines(const Group& group, const WaitView& wait, const 
 
 // Whether the sender's blocks own, own + step, ... have brought their parts of message `number`. Parts of a later push
 // come after all of an earlier one: the sender's ops follow each other. One thread.
-template <class Group>
-ONSTREAM_BODY bool arrived(const Group& group, const LaneView& lane, std::uint64_t number, std::uint64_t own,
+template <Group G>
+ONSTREAM_BODY bool arrived(const G& group, const LaneView& lane, std::uint64_t number, std::uint64_t own,
                            std::uint64_t step) {
   if (own >= kArrivals) return true;
   const std::uint64_t* arrivals = lane.acks + lane.receives;
@@ -160,9 +160,8 @@ ONSTREAM_BODY bool arrived(const Group& group, const LaneView& lane, std::uint64
 
 // Each thread acquires the arrival it waited for, and the barrier passes it on: the data is there for work after this
 // op. (A fence here would wait for the group's own stores, half a microsecond.)
-template <class Group>
-ONSTREAM_BODY Status await_arrivals(const Group& group, const WaitView& wait, const LaneView& lane,
-                                    std::uint64_t number) {
+template <Group G>
+ONSTREAM_BODY Status await_arrivals(const G& group, const WaitView& wait, const LaneView& lane, std::uint64_t number) {
   const std::uint64_t own = static_cast<std::uint64_t>(group.rank());
   const std::uint64_t step = static_cast<std::uint64_t>(group.size());
   return agree(group, wait_until(group, wait, [&] { return arrived(group, lane, number, own, step); }));
@@ -174,11 +173,11 @@ ONSTREAM_BODY std::uint64_t credit_at(const LaneView& lane, std::uint64_t head, 
 }
 
 // Gives it back if there is more of it than there `was`.
-template <class Group>
-ONSTREAM_BODY void give_credit(const Group& group, const LaneView& lane, std::uint64_t was, std::uint64_t now) {
+template <Group G>
+ONSTREAM_BODY void give_credit(const G& group, const LaneView& lane, std::uint64_t was, std::uint64_t now) {
   if (now == was || group.rank() != 0) return;
   std::uint64_t* consumed = &lane.peer_returned->credit;
-  if constexpr (Group::kStoresInOrder) {
+  if constexpr (G::kStoresInOrder) {
     group.store_release(consumed, now);  // see Send::credit
   } else {
     group.store_relaxed(consumed, now);

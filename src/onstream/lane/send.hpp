@@ -39,8 +39,8 @@ struct Send {
     if (bytes <= ring_max) return SendWay::small;
     return completion == Completion::posted ? SendWay::posted : SendWay::direct;
   }
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (bytes <= ring_max) {
       (void)small(group);
     } else if (completion == Completion::posted) {
@@ -52,8 +52,8 @@ struct Send {
 
   // For the host's group: as operator(), and calls passed() as soon as the lane's next send may run. A message that
   // both ranks copy may end long after that.
-  template <class Group, class Passed>
-  ONSTREAM_BODY void run(const Group& group, const Passed& passed) const {
+  template <Group G, class Passed>
+  ONSTREAM_BODY void run(const G& group, const Passed& passed) const {
     if (bytes > ring_max && announce == Header::share) {
       (void)share(group, passed);
     } else {
@@ -64,16 +64,16 @@ struct Send {
   // Each way answers how it ended, for this block: a lane that is lost (loses_lane()) takes nothing more.
 
   // Small enough for the ring, or for a host copy into a destination that is known already.
-  template <class Group>
-  ONSTREAM_BODY Status small(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY Status small(const G& group) const {
     if (bytes > offer_min && looks_for_offer(group) && is_offered(group)) [[unlikely]]
       return place(group);
     return through_ring(group);
   }
 
   // One that is ordered, in whichever of its three ways.
-  template <class Group>
-  ONSTREAM_BODY Status ordered(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY Status ordered(const G& group) const {
     if (spread != 0) return through_ring_spread(group);
     return bytes <= ring_max ? small(group) : direct(group);
   }
@@ -81,9 +81,9 @@ struct Send {
   // Ordered large send: announces, waits for the receiver's answer, follows it. Every block sees the same answer.
   // Usually the receive is there, and its descriptor comes with the counters. Staged sends run as one block, so that it
   // alone counts the units.
-  template <class Group>
-  ONSTREAM_BODY Status direct(const Group& group) const {
-    if constexpr (Group::kCrossMemory) {
+  template <Group G>
+  ONSTREAM_BODY Status direct(const G& group) const {
+    if constexpr (G::kCrossMemory) {
       if (announce == Header::share) return share(group, [] {});
     }
     const bool pulls = announce == Header::pull;
@@ -95,7 +95,7 @@ struct Send {
     const auto [head, number] = load_pair(group, &lane.sending->head);
     const auto part = static_cast<std::uint32_t>(group.block());
     const auto parts = static_cast<std::uint32_t>(group.blocks());
-    typename Group::Flight flight{};
+    typename G::Flight flight{};
     const std::uint64_t own = copier.slot == nullptr ? bytes : copier.lead;
     flight = group.fetch(source, pulls ? 0 : own, part, parts);
     Status status = Status::ok;
@@ -137,8 +137,8 @@ struct Send {
   }
 
   // As through_ring(), where the lane's counters are known; `consumed` may be old.
-  template <class Group>
-  ONSTREAM_BODY Status through_ring_at(const Group& group, std::uint64_t head, std::uint64_t number,
+  template <Group G>
+  ONSTREAM_BODY Status through_ring_at(const G& group, std::uint64_t head, std::uint64_t number,
                                        std::uint64_t consumed) const {
     const auto size = static_cast<std::uint32_t>(group.size());
     const auto units = static_cast<std::uint32_t>(units_for(bytes));
@@ -158,7 +158,7 @@ struct Send {
         group.store_line(lane.peer_ring + place.index, flag_line(data, place.flag));
       };
       const std::uint32_t first = line;
-      if constexpr (!Group::kStoresInOrder) store(first, value);
+      if constexpr (!G::kStoresInOrder) store(first, value);
       for (line += size; line < lines;) {
         ONSTREAM_UNROLL
         for (int k = 0; k < kLinesInFlight; ++k) {
@@ -167,7 +167,7 @@ struct Send {
         line += kLinesInFlight * size;
         if (line < lines) load_lines(values, payload, line, size, lines);
       }
-      if constexpr (Group::kStoresInOrder) store(first, value);  // packed.hpp
+      if constexpr (G::kStoresInOrder) store(first, value);  // packed.hpp
     }
     status = agree(group, status);
     if (group.rank() != 0) return status;
@@ -179,8 +179,8 @@ struct Send {
   }
 
   // As through_ring(), by several blocks.
-  template <class Group>
-  ONSTREAM_BODY Status through_ring_spread(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY Status through_ring_spread(const G& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
     const std::uint64_t consumed = credit(group);
     const Spread blocks(group, &lane.sending->finished);
@@ -228,14 +228,14 @@ struct Send {
   }
 
   // Whether it would take room in the ring that announcements may need. For the host, which may take another way.
-  template <class Group>
-  ONSTREAM_BODY bool would_crowd(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY bool would_crowd(const G& group) const {
     return bytes <= ring_max && is_room_short(group) && !is_offered(group);
   }
 
   // Whether the receive of the next message is there, with room, and may be written to.
-  template <class Group>
-  ONSTREAM_BODY bool is_offered(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY bool is_offered(const G& group) const {
     Answered answer{Status::ok, Answer::refused, 0, 0};
     const bool here = group.rank() == 0 && answered(group, lane, lane.sending->number, answer) &&
                       (answer.answer == Answer::here || is_last_way(group, answer)) && bytes <= answer.room;
@@ -244,24 +244,23 @@ struct Send {
 
   // Units consumed. LL lines need no order with it; a packed message must not overwrite units before the receiver has
   // read them.
-  template <class Group>
-  ONSTREAM_BODY std::uint64_t credit(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY std::uint64_t credit(const G& group) const {
     const std::uint64_t* consumed = &lane.returned->credit;
-    return Group::kStoresInOrder ? group.load_acquire(consumed)
-                                 : group.load_relaxed(consumed);  // pairs with give_credit
+    return G::kStoresInOrder ? group.load_acquire(consumed) : group.load_relaxed(consumed);  // pairs with give_credit
   }
 
  protected:
   ONSTREAM_BODY bool has_room(std::uint64_t head, std::uint64_t units, std::uint64_t credit) const {
     return head + units - credit <= std::uint64_t{1} << lane.ring_shift;
   }
-  template <class Group>
-  ONSTREAM_BODY Status wait_for_room(const Group& group, std::uint64_t head, std::uint64_t units) const {
+  template <Group G>
+  ONSTREAM_BODY Status wait_for_room(const G& group, std::uint64_t head, std::uint64_t units) const {
     return wait_until(group, wait, [&] { return has_room(head, units, credit(group)); });
   }
 
-  template <class Group>
-  ONSTREAM_CALL Status fail(const Group& group, Status status, std::uint64_t extra) const {
+  template <Group G>
+  ONSTREAM_CALL Status fail(const G& group, Status status, std::uint64_t extra) const {
     report(group, wait, status, of_ticket(fault_of(OpKind::send, lane, bytes, extra), ticket));
     settle(group, ticket, status, 0);
     return status;
@@ -269,8 +268,8 @@ struct Send {
 
   // The room of the receive that a message was too large for; the receiver has written it down where it is not known
   // here.
-  template <class Group>
-  ONSTREAM_BODY std::uint64_t room_of_refusal(const Group& group, Status status, std::uint64_t number,
+  template <Group G>
+  ONSTREAM_BODY std::uint64_t room_of_refusal(const G& group, Status status, std::uint64_t number,
                                               std::uint64_t known) const {
     if (status != Status::truncated || known < bytes) return known;
     return refusal_of(group, refusals_of(lane.acks, lane.receives), number).room;
@@ -278,19 +277,19 @@ struct Send {
 
   // Data and flag in one store. The counters are asked for first: everything waits for them, and the addresses for
   // loading the data are computed meanwhile.
-  template <class Group>
-  ONSTREAM_BODY Status through_ring(const Group& group) const {
-    if constexpr (Group::kStoresInOrder) {
-      if (is_packed<Group>(bytes)) return through_ring_packed(group);
+  template <Group G>
+  ONSTREAM_BODY Status through_ring(const G& group) const {
+    if constexpr (G::kStoresInOrder) {
+      if (is_packed<G>(bytes)) return through_ring_packed(group);
     }
     const auto [head, number] = load_pair(group, &lane.sending->head);
     return through_ring_at(group, head, number, credit(group));
   }
 
-  template <class Group>
-  ONSTREAM_BODY Status through_ring_packed(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY Status through_ring_packed(const G& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
-    const std::uint64_t units = ring_units<Group>(bytes);
+    const std::uint64_t units = ring_units<G>(bytes);
     const Status status = wait_for_room(group, head, units);
     if (status != Status::ok) return fail(group, status, number);
     pack(group, lane, head, header_word(Header::data, bytes), source, bytes);
@@ -312,36 +311,35 @@ struct Send {
 
   // A posted send must not wait for room while its receive is there: two ranks that post all before they wait for any
   // would deadlock. So a quarter of the ring is kept for the one unit that a placed message takes.
-  template <class Group>
-  ONSTREAM_BODY bool looks_for_offer(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY bool looks_for_offer(const G& group) const {
     if (place_first != 0) return true;
     if (completion == Completion::ordered) return false;
     return group.sync_or(group.rank() == 0 && is_room_short(group));
   }
-  template <class Group>
-  ONSTREAM_BODY bool is_room_short(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY bool is_room_short(const G& group) const {
     const std::uint64_t ring = std::uint64_t{1} << lane.ring_shift;
-    const std::uint64_t ahead =
-        lane.sending->head + ring_units<Group>(bytes) - group.load_relaxed(&lane.returned->credit);
+    const std::uint64_t ahead = lane.sending->head + ring_units<G>(bytes) - group.load_relaxed(&lane.returned->credit);
     return ahead > ring - ring / 4;
   }
   // A system call costs more than the ring, while the ring has room.
-  template <class Group>
-  ONSTREAM_BODY bool is_last_way(const Group& group, const Answered& answer) const {
-    if constexpr (Group::kCrossMemory) {
+  template <Group G>
+  ONSTREAM_BODY bool is_last_way(const G& group, const Answered& answer) const {
+    if constexpr (G::kCrossMemory) {
       return bytes <= ring_max && answer.answer == Answer::remote_process && is_room_short(group);
     }
     return false;
   }
 
   // One block writes into the destination that the receiver has offered.
-  template <class Group>
-  ONSTREAM_CALL Status place(const Group& group) const {
+  template <Group G>
+  ONSTREAM_CALL Status place(const G& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
     Answered answer{Status::ok, Answer::refused, 0, 0};
     (void)answered(group, lane, number, answer);
     Status moved = Status::ok;
-    if constexpr (Group::kCrossMemory) {
+    if constexpr (G::kCrossMemory) {
       moved = carry(group, wait, reinterpret_cast<void*>(answer.address), source, bytes);
       if (loses_lane(moved)) return fail(group, moved, number);
     } else {
@@ -359,8 +357,8 @@ struct Send {
   }
 
   // `wait_for` waits until its argument returns true, or gives up.
-  template <class Group, class WaitFor>
-  ONSTREAM_BODY Answered find_answer(const Group& group, std::uint64_t number, const WaitFor& wait_for) const {
+  template <Group G, class WaitFor>
+  ONSTREAM_BODY Answered find_answer(const G& group, std::uint64_t number, const WaitFor& wait_for) const {
     Answered out{Status::ok, Answer::refused, 0, 0};
     // The descriptor's place may hold a later receive already; then the ack tells whether this message was refused.
     constexpr std::uint32_t kAckEvery = 64;  // looking there each time would double the time between two looks
@@ -382,8 +380,8 @@ struct Send {
   // Large send of the host device, copied by both ranks, unless it is of at most kShareMin and its receive is there. A
   // posted send whose place is still taken is left to the receiver alone. Calls passed() once the lane's next send may
   // run.
-  template <class Group, class Passed>
-  ONSTREAM_BODY Status share(const Group& group, const Passed& passed) const {
+  template <Group G, class Passed>
+  ONSTREAM_BODY Status share(const G& group, const Passed& passed) const {
     if (bytes <= kShareMin && is_offered(group)) return place(group);
     const auto [head, number] = load_pair(group, &lane.sending->head);
     CopySender lender(wait, lane, number, bytes);
@@ -406,9 +404,9 @@ struct Send {
   }
 
   // Posted large send: push if the receive is there already, else leave it to the receiver. The first block decides.
-  template <class Group>
-  ONSTREAM_BODY void post(const Group& group) const {
-    if constexpr (Group::kCrossMemory) {
+  template <Group G>
+  ONSTREAM_BODY void post(const G& group) const {
+    if constexpr (G::kCrossMemory) {
       if (announce == Header::share) return (void)share(group, [] {});
     }
     const auto [head, which] = load_pair(group, &lane.sending->head);
@@ -443,8 +441,8 @@ struct Send {
   }
 
   // This block's share of a push is in the destination. One thread.
-  template <class Group>
-  ONSTREAM_BODY void tell_arrival(const Group& group, std::uint64_t number) const {
+  template <Group G>
+  ONSTREAM_BODY void tell_arrival(const G& group, std::uint64_t number) const {
     std::uint64_t* arrival = lane.peer_acks + lane.receives + static_cast<std::uint64_t>(group.block());
     const std::uint64_t word = (number + 1) * kArrivalBlocks + static_cast<std::uint64_t>(group.blocks());
     group.store_release(arrival, word);  // pairs with RingReader::await_arrivals
@@ -452,8 +450,8 @@ struct Send {
 
   // The last block advances the counters; all threads have been at a barrier since they copied. `room`: of the receive,
   // where it is known.
-  template <class Group>
-  ONSTREAM_BODY void finish(const Group& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
+  template <Group G>
+  ONSTREAM_BODY void finish(const G& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
                             Status status, std::uint64_t room, bool pushed) const {
     const bool arrives = pushed && status == Status::ok;
     if (completion == Completion::ordered && arrives) return finish_push(group, head, number);
@@ -479,16 +477,16 @@ struct Send {
 
   // The next op waits for this one's whole kernel, so its last two steps go side by side: one thread fences and tells
   // the arrival, another one finds out whether this block is the last. Each takes a round to memory.
-  template <class Group>
-  ONSTREAM_BODY void finish_push(const Group& group, std::uint64_t head, std::uint64_t number) const {
+  template <Group G>
+  ONSTREAM_BODY void finish_push(const G& group, std::uint64_t head, std::uint64_t number) const {
     if (group.rank() == 0) tell_arrival(group, number);
     if (group.rank() != group.size() - 1 || !last_to_finish(group, &lane.sending->finished, false)) return;
     store_pair(group, &lane.sending->head, head + 1, number + 1);
     settle(group, ticket, Status::ok, bytes);
   }
 
-  template <class Group>
-  ONSTREAM_BODY Status wait_for_ack(const Group& group, std::uint64_t number) const {
+  template <Group G>
+  ONSTREAM_BODY Status wait_for_ack(const G& group, std::uint64_t number) const {
     std::uint64_t ack = 0;
     const Status status = wait_until(group, wait, [&] {
       ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));
@@ -500,8 +498,8 @@ struct Send {
 
   // Staged: copy chunk after chunk into the bounce buffer, two in flight; the receiver fetches each and counts. One
   // block.
-  template <class Group>
-  ONSTREAM_BODY Status send_chunks(const Group& group, std::uint64_t head, std::uint64_t& units) const {
+  template <Group G>
+  ONSTREAM_BODY Status send_chunks(const G& group, std::uint64_t head, std::uint64_t& units) const {
     const std::uint64_t base = lane.sending->chunks;
     const std::uint64_t count = (bytes + chunk_bytes - 1) / chunk_bytes;
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -531,26 +529,26 @@ struct Send {
 
 // The ways as kernels of their own: a GPU starts a short kernel faster.
 struct SendSmall : Send {
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     (void)small(group);
   }
 };
 struct SendSpread : Send {
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     (void)through_ring_spread(group);
   }
 };
 struct SendDirect : Send {
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     (void)direct(group);
   }
 };
 struct SendPosted : Send {
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     post(group);
   }
 };

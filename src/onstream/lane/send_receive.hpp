@@ -15,12 +15,12 @@
 namespace onstream::lane {
 
 // Some blocks of a grid as a grid of their own.
-template <class Group>
-class SubGrid : public Group {
+template <Group G>
+class SubGrid : public G {
  public:
-  ONSTREAM_BODY SubGrid(const Group& whole, int first, int count) : Group(whole), first_(first), count_(count) {}
+  ONSTREAM_BODY SubGrid(const G& whole, int first, int count) : G(whole), first_(first), count_(count) {}
 
-  ONSTREAM_BODY int block() const { return Group::block() - first_; }
+  ONSTREAM_BODY int block() const { return G::block() - first_; }
   ONSTREAM_BODY int blocks() const { return count_; }
   // The first of these.
   ONSTREAM_BODY SubGrid first(int count) const {
@@ -29,9 +29,9 @@ class SubGrid : public Group {
     return some;
   }
 
-  using Group::copy;
+  using G::copy;
   ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
-    Group::copy(destination, source, bytes, static_cast<std::uint32_t>(block()), static_cast<std::uint32_t>(blocks()));
+    G::copy(destination, source, bytes, static_cast<std::uint32_t>(block()), static_cast<std::uint32_t>(blocks()));
   }
 
  private:
@@ -44,12 +44,12 @@ struct SendReceive {
   Receive receive;
   Send send;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.block() < receive_blocks) {
-      (void)receive.either(SubGrid<Group>(group, 0, receive_blocks));
+      (void)receive.either(SubGrid<G>(group, 0, receive_blocks));
     } else {
-      (void)send.ordered(SubGrid<Group>(group, receive_blocks, group.blocks() - receive_blocks));
+      (void)send.ordered(SubGrid<G>(group, receive_blocks, group.blocks() - receive_blocks));
     }
   }
 };
@@ -57,8 +57,8 @@ struct SendReceive {
 // Where the blocks of one lane and direction meet between two messages: a word in the lane that counts the blocks that
 // have come, and in its upper half the meetings. A block that gives up leaves it lost, so that the others do too; which
 // are told by `fault` and end with the world.
-template <class Group>
-ONSTREAM_CALL Status meet(const Group& group, const WaitView& wait, std::uint64_t* turn, const Fault& fault) {
+template <Group G>
+ONSTREAM_CALL Status meet(const G& group, const WaitView& wait, std::uint64_t* turn, const Fault& fault) {
   group.sync();
   const auto blocks = static_cast<std::uint64_t>(group.blocks());
   if (blocks == 1) return Status::ok;
@@ -106,15 +106,15 @@ struct ExchangeMany {
   Receive receive[kMost];
   Send send[kMost];
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     int own = 0;
     while (group.block() >= chains[own].end) ++own;
     const int first = own == 0 ? 0 : chains[own - 1].end;
-    const SubGrid<Group> all(group, first, chains[own].end - first);
+    const SubGrid<G> all(group, first, chains[own].end - first);
     const int begin = own == 0 || own == receiving ? 0 : chains[own - 1].messages;
     const bool receives = own < receiving;
-    const SubGrid<Group> some(group, first, receives ? receive_blocks[begin] : send_blocks[begin]);
+    const SubGrid<G> some(group, first, receives ? receive_blocks[begin] : send_blocks[begin]);
     Status status = Status::ok;
     if (some.block() < some.blocks()) status = receives ? receive[begin].either(some) : send[begin].ordered(some);
     if (begin + 1 == chains[own].messages) return;
@@ -125,23 +125,23 @@ struct ExchangeMany {
  private:
   // The messages of a chain behind its first one, `done`, which ended with `status`. Not inline: the first one, often
   // the only one, has the registers for itself.
-  template <class Group, class Message>
-  ONSTREAM_CALL static void go_on(const SubGrid<Group>& chain, const Message* messages, const std::int16_t* blocks,
+  template <Group G, class Message>
+  ONSTREAM_CALL static void go_on(const SubGrid<G>& chain, const Message* messages, const std::int16_t* blocks,
                                   int done, int end, Status status) {
     while (++done < end) {
       const Message next = messages[done];  // in one trip, while the block may still wait for the last one
       if (chain.sync_or(loses_lane(status)) || meet(chain, next.wait, turn_of(next), fault_at(next)) != Status::ok)
         return;
-      const SubGrid<Group> some = chain.first(blocks[done]);
+      const SubGrid<G> some = chain.first(blocks[done]);
       status = some.block() < some.blocks() ? run(next, some) : Status::ok;
     }
   }
-  template <class Group>
-  ONSTREAM_BODY static Status run(const Receive& message, const Group& group) {
+  template <Group G>
+  ONSTREAM_BODY static Status run(const Receive& message, const G& group) {
     return message.either(group);
   }
-  template <class Group>
-  ONSTREAM_BODY static Status run(const Send& message, const Group& group) {
+  template <Group G>
+  ONSTREAM_BODY static Status run(const Send& message, const G& group) {
     return message.ordered(group);
   }
   ONSTREAM_BODY static Fault fault_at(const Receive& message) {
@@ -158,10 +158,10 @@ struct ExchangeMany {
 // message to message in registers. A kernel of its own, as a GPU starts a short one faster.
 template <int kMost>
 struct ExchangeSmall : ExchangeMany<kMost> {
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const int own = group.block();
-    const SubGrid<Group> block(group, own, 1);
+    const SubGrid<G> block(group, own, 1);
     const int begin = own == 0 || own == this->receiving ? 0 : this->chains[own - 1].messages;
     const int end = this->chains[own].messages;
     if (own < this->receiving) {
@@ -172,8 +172,8 @@ struct ExchangeSmall : ExchangeMany<kMost> {
   }
 
  private:
-  template <class Group>
-  ONSTREAM_BODY void take_all(const Group& group, int begin, int end) const {
+  template <Group G>
+  ONSTREAM_BODY void take_all(const G& group, int begin, int end) const {
     Receive::Counters now;
     const bool behind = !this->receive[begin].counters(group, now);
     if (group.sync_or(behind)) [[unlikely]]
@@ -184,14 +184,14 @@ struct ExchangeSmall : ExchangeMany<kMost> {
     }
   }
   // Behind posted receives.
-  template <class Group>
-  ONSTREAM_CALL void take_behind(const Group& group, int begin, int end) const {
+  template <Group G>
+  ONSTREAM_CALL void take_behind(const G& group, int begin, int end) const {
     for (int i = begin; i < end; ++i) {
       if (group.sync_or(loses_lane(this->receive[i].take(group)))) return;
     }
   }
-  template <class Group>
-  ONSTREAM_BODY void send_all(const Group& group, int begin, int end) const {
+  template <Group G>
+  ONSTREAM_BODY void send_all(const G& group, int begin, int end) const {
     const LaneView& lane = this->send[begin].lane;
     const auto [first, counted] = load_pair(group, &lane.sending->head);
     const std::uint64_t consumed = this->send[begin].credit(group);

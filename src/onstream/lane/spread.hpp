@@ -26,25 +26,25 @@ constexpr int kSpreadLines = 2;  // that one thread has under way
 // The blocks of one spread op.
 class Spread {
  public:
-  template <class Group>
-  ONSTREAM_BODY Spread(const Group& group, std::uint64_t* finished)
+  template <Group G>
+  ONSTREAM_BODY Spread(const G& group, std::uint64_t* finished)
       : finished_(finished), others_(static_cast<std::uint64_t>(group.blocks()) - 1) {}
 
   // Counts a block other than the first: it is through with the counters, or has seen a header that is not expected.
   // One thread, behind a barrier of the block.
-  template <class Group>
-  ONSTREAM_BODY void count(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void count(const G& group) const {
     (void)group.add(finished_, 1);
   }
   // Marks the op as lost for a block that gives up. One thread; true for the first such block, which reports it.
-  template <class Group>
-  ONSTREAM_BODY bool lose(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY bool lose(const G& group) const {
     return group.add(finished_, kLost) < kLost;
   }
 
   // One thread of the first block: waits until the others have counted `times` times. Not ok: the lane is lost.
-  template <class Group>
-  ONSTREAM_BODY Status await(const Group& group, const WaitView& wait, std::uint64_t times) const {
+  template <Group G>
+  ONSTREAM_BODY Status await(const G& group, const WaitView& wait, std::uint64_t times) const {
     std::uint64_t counted = 0;
     const Status status = wait_for_self(group, wait, [&] {
       counted = group.load_acquire(finished_);
@@ -52,8 +52,8 @@ class Spread {
     });
     return status == Status::ok && counted >= kLost ? Status::aborted : status;
   }
-  template <class Group>
-  ONSTREAM_BODY void reset(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void reset(const G& group) const {
     if (others_ > 0) group.store_relaxed(finished_, 0);
   }
 
@@ -63,12 +63,12 @@ class Spread {
 };
 
 // This thread among those of all blocks, and how many those are.
-template <class Group>
-ONSTREAM_BODY std::uint32_t spread_rank(const Group& group) {
+template <Group G>
+ONSTREAM_BODY std::uint32_t spread_rank(const G& group) {
   return static_cast<std::uint32_t>(group.block() * group.size() + group.rank());
 }
-template <class Group>
-ONSTREAM_BODY std::uint32_t spread_size(const Group& group) {
+template <Group G>
+ONSTREAM_BODY std::uint32_t spread_size(const G& group) {
   return static_cast<std::uint32_t>(group.blocks() * group.size());
 }
 

@@ -11,15 +11,15 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/layout.hpp"
 #include "onstream/layout/cursor.hpp"
 
 namespace onstream {
 
 // A group of one thread walks by Cursor and memcpy, without divisions.
-template <class Group>
-constexpr bool kSerial = std::is_same_v<Group, HostGroup>;
+template <Group G>
+constexpr bool kSerial = std::is_same_v<G, HostGroup>;
 
 // 32-bit division where the values allow it: several times cheaper on a GPU.
 ONSTREAM_BOTH std::uint64_t divide(std::uint64_t value, std::uint64_t by, std::uint64_t& rest) {
@@ -114,10 +114,10 @@ ONSTREAM_BODY void copy_words(CopySide to, CopySide from, std::uint64_t count, s
 }
 
 // Part `part` of `parts` of a copy between layouts of equal bytes. All threads of the group take part; not a barrier.
-template <class Group>
-ONSTREAM_CALL void copy_part(const Group& group, CopySide to, CopySide from, std::uint64_t bytes,
+template <Group G>
+ONSTREAM_CALL void copy_part(const G& group, CopySide to, CopySide from, std::uint64_t bytes,
                              std::uint32_t access_width, std::uint32_t part, std::uint32_t parts) {
-  if constexpr (kSerial<Group>) {
+  if constexpr (kSerial<G>) {
     const std::uint64_t share = (bytes / parts + 63) / 64 * 64;
     std::uint64_t at = part * share < bytes ? part * share : bytes;
     const std::uint64_t end = part + 1 == parts || at + share > bytes ? bytes : at + share;

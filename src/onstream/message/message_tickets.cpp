@@ -1,4 +1,5 @@
 #include "onstream/message/message_tickets.hpp"
+#include "onstream/device/host/group.hpp"
 
 #include <algorithm>
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "onstream/device/host/group.hpp"
 #include "onstream/lane/memory/lane.hpp"
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/message_tickets.hpp"

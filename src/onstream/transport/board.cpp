@@ -1,4 +1,5 @@
 #include "onstream/transport/board.hpp"
+#include "onstream/device/host/group.hpp"
 
 #include <algorithm>
 #include <utility>

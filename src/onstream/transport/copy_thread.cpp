@@ -1,4 +1,5 @@
 #include "onstream/transport/copy_thread.hpp"
+#include "onstream/device/host/group.hpp"
 
 #include <sys/prctl.h>
 

@@ -6,7 +6,7 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/quiet_thread.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 
 namespace onstream {
 

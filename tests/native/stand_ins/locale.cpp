@@ -1,6 +1,6 @@
 // A library that changes the locale of the program that loads it, as many do: at once where STAND_IN_LOCALE is "all" or
 // this rank's number, or when group_digits() is called.
-#include "../grouping.hpp"
+#include "support/grouping.hpp"
 
 #include <cstdlib>
 #include <string_view>

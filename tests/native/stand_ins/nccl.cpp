@@ -1,8 +1,8 @@
 // A stand-in for libnccl.so.2 that moves messages through onstream itself, on the host device.
 //
-// With it the bench's driver of NCCL (bench/library_nccl.cpp) runs on a machine without a GPU: grouping, capture, every
-// mode, and the check of the data. It has the few functions that the driver calls, and the promise that matters: the
-// sends and receives of a group do not wait for each other.
+// With it the bench's driver of NCCL (bench/message/library_nccl.cpp) runs on a machine without a GPU: grouping,
+// capture, every mode, and the check of the data. It has the few functions that the driver calls, and the promise that
+// matters: the sends and receives of a group do not wait for each other.
 #include <cstdlib>
 #include <cstring>
 #include <utility>

@@ -1,9 +1,9 @@
 // A stand-in for libnvshmem_host.so.3 on the host device: segments of a World are the symmetric heap.
 //
-// With it the bench's drivers of NVSHMEM (bench/library_nvshmem.cpp, collective_nvshmem.cpp: its collectives are
-// onstream's) run on a machine without a GPU, its signal words and their two sets in captured windows above all: a word
-// that is zeroed too late is a lost signal, and the wait ends at its deadline with a message. Puts and signals keep the
-// order of their stream; nothing else is promised.
+// With it the bench's drivers of NVSHMEM (bench/message/library_nvshmem.cpp, bench/collective/collective_nvshmem.cpp:
+// its collectives are onstream's) run on a machine without a GPU, its signal words and their two sets in captured
+// windows above all: a word that is zeroed too late is a lost signal, and the wait ends at its deadline with a message.
+// Puts and signals keep the order of their stream; nothing else is promised.
 #include <sched.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/collective.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/world.hpp"
 
 namespace {

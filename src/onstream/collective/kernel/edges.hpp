@@ -55,12 +55,12 @@ struct MoveEdges {
   InEdge in[kMost];
 
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     const Hears hears = announces == 0 ? Hears::everyone : Hears::some;
-    const Early epoch = Session<Group>::take_epoch(group, view, signature, hears);
+    const Early epoch = Session<G>::take_epoch(group, view, signature, hears);
     group.wait_dependency();
-    Session<Group> session(group, view, {kind, bytes, signature}, epoch);
+    Session<G> session(group, view, {kind, bytes, signature}, epoch);
     if (session.agree()) run(group, session);
     session.end();
   }
@@ -81,8 +81,8 @@ struct MoveEdges {
            end;
   }
 
-  template <class Group>
-  ONSTREAM_BODY void run(const Group& group, Session<Group>& session) const {
+  template <Group G>
+  ONSTREAM_BODY void run(const G& group, Session<G>& session) const {
     if (group.block() == 0) open(group, session);
     send_lines(group, session);
     if (!move_large(group, session)) return;
@@ -93,10 +93,10 @@ struct MoveEdges {
   }
 
   // Tells the sources that this rank is here, and where large data shall go.
-  template <class Group>
-  ONSTREAM_BODY void open(const Group& group, Session<Group>& session) const {
+  template <Group G>
+  ONSTREAM_BODY void open(const G& group, Session<G>& session) const {
     // A source that has read the post sees the stores of earlier kernels here.
-    if (!kSerial<Group> && static_cast<std::uint32_t>(group.rank()) < ins) group.fence();
+    if (!kSerial<G> && static_cast<std::uint32_t>(group.rank()) < ins) group.fence();
     for (std::uint32_t i = group.rank(); i < ins; i += group.size()) {
       const InEdge& edge = in[i];
       const std::uint64_t source = view.parts[edge.end];
@@ -111,8 +111,8 @@ struct MoveEdges {
   }
 
   // Sends a header along every edge, which says how much follows in how many blocks; and small data.
-  template <class Group>
-  ONSTREAM_BODY void send_lines(const Group& group, Session<Group>& session) const {
+  template <Group G>
+  ONSTREAM_BODY void send_lines(const G& group, Session<G>& session) const {
     const std::uint32_t threads = static_cast<std::uint32_t>(group.size() * group.blocks());
     const std::uint32_t all = outs * out_lines;
     for (std::uint32_t i = static_cast<std::uint32_t>(group.block() * group.size() + group.rank()); i < all;
@@ -124,14 +124,14 @@ struct MoveEdges {
       std::uint64_t data = edge.bytes | static_cast<std::uint64_t>(group.blocks()) << kLengthBits;
       if (line > 0) {
         const std::uint64_t place = std::uint64_t{line - 1} * kLineData;
-        data = load_pack<Group, kLineData>(input + edge.offset + place, edge.bytes - place, access_width).words[0];
+        data = load_pack<G, kLineData>(input + edge.offset + place, edge.bytes - place, access_width).words[0];
       }
       group.store_line(session.slot(view.parts[edge.end], edge.place) + line, flag_line(data, session.flag()));
     }
   }
 
-  template <class Group>
-  ONSTREAM_BODY void take_lines(const Group& group, Session<Group>& session) const {
+  template <Group G>
+  ONSTREAM_BODY void take_lines(const G& group, Session<G>& session) const {
     const std::uint32_t threads = static_cast<std::uint32_t>(group.size() * group.blocks());
     const std::uint32_t all = ins * in_lines;
     for (std::uint32_t i = static_cast<std::uint32_t>(group.block() * group.size() + group.rank()); i < all;
@@ -149,12 +149,12 @@ struct MoveEdges {
       const std::uint64_t place = std::uint64_t{line - 1} * kLineData;
       Pack<kLineData> pack;
       pack.words[0] = data;
-      store_pack<Group, kLineData>(output + edge.offset + place, pack, edge.bytes - place, access_width);
+      store_pack<G, kLineData>(output + edge.offset + place, pack, edge.bytes - place, access_width);
     }
   }
 
-  template <class Group>
-  ONSTREAM_BODY bool await_line(const Group& group, Session<Group>& session, const InEdge& edge, std::uint32_t line,
+  template <Group G>
+  ONSTREAM_BODY bool await_line(const G& group, Session<G>& session, const InEdge& edge, std::uint32_t line,
                                 std::uint64_t& data) const {
     const Line* const slot = session.slot(here(), edge.end) + line;
     const Flag flag = session.flag();
@@ -169,17 +169,16 @@ struct MoveEdges {
   }
 
   // The calling thread: whether both ends give the same length.
-  template <class Group>
-  ONSTREAM_BODY static bool agrees(Session<Group>& session, std::uint32_t end, std::uint64_t mine,
-                                   std::uint64_t theirs) {
+  template <Group G>
+  ONSTREAM_BODY static bool agrees(Session<G>& session, std::uint32_t end, std::uint64_t mine, std::uint64_t theirs) {
     if (mine == theirs) return true;
     session.lengths_differ(end, mine, theirs);
     return false;
   }
 
   // All threads of all blocks: from buffer to buffer. False: failed.
-  template <class Group>
-  ONSTREAM_BODY bool move_large(const Group& group, Session<Group>& session) const {
+  template <Group G>
+  ONSTREAM_BODY bool move_large(const G& group, Session<G>& session) const {
     bool some = false;
     for (std::uint32_t i = 0; i < outs; ++i) some = some || !is_small(out[i].bytes);
     if (!some) return true;
@@ -221,15 +220,14 @@ struct MoveEdges {
     return true;
   }
 
-  template <class Group>
-  ONSTREAM_BODY std::uint64_t posted_address(const Group& group, const Session<Group>& session,
-                                             const OutEdge& edge) const {
+  template <Group G>
+  ONSTREAM_BODY std::uint64_t posted_address(const G& group, const Session<G>& session, const OutEdge& edge) const {
     return line_data(group.load_line(session.post(here(), edge.end) + static_cast<int>(PostLine::output)));
   }
 
   // Block 0: all blocks of the sources are through.
-  template <class Group>
-  ONSTREAM_BODY void await_large(const Group& group, Session<Group>& session) const {
+  template <Group G>
+  ONSTREAM_BODY void await_large(const G& group, Session<G>& session) const {
     for (std::uint32_t k = 0; k < ins; ++k) {
       const InEdge& edge = in[k];
       if (is_small(edge.bytes) || edge.at == 0) continue;
@@ -246,8 +244,8 @@ struct MoveEdges {
 
   // All threads of block 0, in rounds: a chunk into the stage of each destination, and one out of this rank's own. The
   // last that the session is asked for but its end, so it works on a copy.
-  template <class Group>
-  ONSTREAM_CALL void move_staged(const Group& group, Session<Group> session) const {
+  template <Group G>
+  ONSTREAM_CALL void move_staged(const G& group, Session<G> session) const {
     const std::uint64_t chunk = view.stage_bytes / half / 256 * 256;
     bool more = true;
     for (std::uint64_t round = 0; more; ++round) {

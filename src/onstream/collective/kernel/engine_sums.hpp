@@ -15,7 +15,7 @@
 
 namespace onstream::collective {
 
-template <class Group>
+template <Group G>
 class EngineSums {
  public:
   // The part that this rank adds up, of the vectors in these buffers. All parts are equally long.
@@ -26,8 +26,8 @@ class EngineSums {
     std::uint64_t bytes;
   };
 
-  ONSTREAM_EITHER EngineSums(const Group& group, const ChannelView& view, const Copier& copier,
-                             const Rendezvous<Group>& meeting, const SumPart& part, std::uint64_t epoch)
+  ONSTREAM_EITHER EngineSums(const G& group, const ChannelView& view, const Copier& copier,
+                             const Rendezvous<G>& meeting, const SumPart& part, std::uint64_t epoch)
       : group_(group),
         view_(view),
         copier_(copier),
@@ -57,7 +57,7 @@ class EngineSums {
   }
 
   // All threads: this chunk is here from everybody. False: failed.
-  ONSTREAM_EITHER bool await(Session<Group>& session, std::uint32_t chunk) {
+  ONSTREAM_EITHER bool await(Session<G>& session, std::uint32_t chunk) {
     if (speaks()) {
       const std::uint64_t behind = pushes_ - (kChunks - 1 - chunk);
       const bool gone = session.await(view_.rank, [&] {
@@ -85,7 +85,7 @@ class EngineSums {
   }
 
   // All threads, behind all chunks: the others have this rank's sums. False: failed.
-  ONSTREAM_EITHER bool finish(Session<Group>& session) {
+  ONSTREAM_EITHER bool finish(Session<G>& session) {
     if (speaks()) {
       std::uint64_t absent = 0;
       const auto all_given = [&] {
@@ -150,10 +150,10 @@ class EngineSums {
     return reached(group_.load_acquire(word_at(view_.rank, which, writer)), mark(chunk));
   }
 
-  const Group& group_;
+  const G& group_;
   const ChannelView& view_;
   const Copier& copier_;
-  const Rendezvous<Group>& meeting_;
+  const Rendezvous<G>& meeting_;
   SumPart part_;
   std::uint64_t epoch_;
   std::uint64_t chunk_bytes_;

@@ -23,10 +23,10 @@ ONSTREAM_BOTH std::uint64_t whole_units(std::uint64_t bytes) {
 // Copies to peers, and within this rank beside them: the link to the peers and this rank's memory are then busy at the
 // same time, where one after the other would cost the sum of both. It goes in cuts, and behind each one to a peer comes
 // as much of this rank's own as the cut was of `for_peers`, all that goes to peers.
-template <class Group>
+template <Group G>
 class CopiesBeside {
  public:
-  ONSTREAM_BODY CopiesBeside(const Group& group, std::byte* to, const std::byte* from, std::uint64_t bytes,
+  ONSTREAM_BODY CopiesBeside(const G& group, std::byte* to, const std::byte* from, std::uint64_t bytes,
                              std::uint64_t for_peers)
       : group_(group),
         to_(to),
@@ -61,7 +61,7 @@ class CopiesBeside {
     left_ -= now;
   }
 
-  const Group& group_;
+  const G& group_;
   std::byte* to_;
   const std::byte* from_;
   std::uint64_t left_;
@@ -87,11 +87,11 @@ struct BulkMove {
 
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
-    const auto held = Rendezvous<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<Group>::tells(group, view));
-    Rendezvous<Group> meeting(group, view, held);
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
+    const auto held = Rendezvous<G>::begin(group, view, signature);
+    Session<G> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<G>::tells(group, view));
+    Rendezvous<G> meeting(group, view, held);
     // The longest that this rank has, for the stage: its chunks are as many on every rank.
     std::uint64_t longest = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
@@ -126,8 +126,8 @@ struct BulkMove {
   };
 
   // All threads: false where a peer expects another number of bytes than this rank has for it.
-  template <class Group>
-  ONSTREAM_BODY bool agrees_on_counts(Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_BODY bool agrees_on_counts(Session<G>& session, const Rendezvous<G>& meeting) const {
     if (meeting.usual() || kind != OpKind::all_to_all_v) return true;
     for (std::uint32_t peer = 0; peer < view.size; ++peer) {
       if (peer == view.rank) continue;
@@ -140,15 +140,15 @@ struct BulkMove {
   }
 
   // This rank's own portion, where it comes from and goes to, beside so many bytes for peers.
-  template <class Group>
-  ONSTREAM_BODY CopiesBeside<Group> own_beside(const Group& group, std::uint64_t for_peers) const {
+  template <Group G>
+  ONSTREAM_BODY CopiesBeside<G> own_beside(const G& group, std::uint64_t for_peers) const {
     const Portion& own = portions[view.rank];
     return {group, output + own.receive_offset, input + own.send_offset, own.send_bytes, for_peers};
   }
 
   // Everybody begins with another peer.
-  template <class Group>
-  ONSTREAM_BODY void run_direct(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_BODY void run_direct(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     std::uint64_t for_peers = 0;
     for (std::uint32_t peer = 0; peer < view.size; ++peer) {
       if (peer != view.rank) for_peers += portions[peer].send_bytes;
@@ -177,7 +177,7 @@ struct BulkMove {
         group.copy(output + own.receive_offset, input + own.send_offset, own.send_bytes, part, owners);
       }
     } else {
-      CopiesBeside<Group> copies = own_beside(group, for_peers);
+      CopiesBeside<G> copies = own_beside(group, for_peers);
       to_peers([&](std::byte* to, const std::byte* from, std::uint64_t length) { copies.to_peer(to, from, length); });
       copies.finish();
     }
@@ -187,9 +187,8 @@ struct BulkMove {
   // The engine sends to one peer after the other: it is slower when it alternates (docs/decisions/0010). It starts
   // late, so the kernel sends the lead, the beginning of the first peer's data, and copies the data that the rank
   // keeps. False: failed.
-  template <class Group>
-  ONSTREAM_BODY bool move_by_engine(const Group& group, Session<Group>& session,
-                                    const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_BODY bool move_by_engine(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     const bool speaks = group.block() == 0 && group.rank() == 0;
     std::uint64_t number = speaks ? copier.last_number(group) : 0;
     std::uint32_t last = view.size - 1;
@@ -231,8 +230,8 @@ struct BulkMove {
   // Each block has a segment of so many bytes and goes through it in steps; step(from, length) is false where it
   // failed. Every other block begins with half a step: while some wait until their stores have arrived, others then
   // store.
-  template <class Group, class Step>
-  ONSTREAM_BODY bool in_steps(const Group& group, std::uint64_t length, const Step& step) const {
+  template <Group G, class Step>
+  ONSTREAM_BODY bool in_steps(const G& group, std::uint64_t length, const Step& step) const {
     const auto block = static_cast<std::uint32_t>(group.block());
     const std::uint64_t segment = whole_units((length + group.blocks() - 1) / group.blocks());
     const std::uint64_t end = least(segment * (block + 1), length);
@@ -246,8 +245,8 @@ struct BulkMove {
   // The root sends every other rank its shard, and each forwards that to the others. The root tells of each step, and
   // nobody waits for the ranks that forward. The root stores its own copy together with the data that it sends. This
   // and pass_on are the last use of the session before its end, so that they work on a copy.
-  template <class Group>
-  ONSTREAM_CALL void broadcast(const Group& group, Session<Group> session, Rendezvous<Group> meeting) const {
+  template <Group G>
+  ONSTREAM_CALL void broadcast(const G& group, Session<G> session, Rendezvous<G> meeting) const {
     const std::uint32_t shards = view.size - 1;
     const std::uint32_t mine = (view.rank + view.size - root - 1) % view.size;
     const auto block = static_cast<std::uint32_t>(group.block());
@@ -274,8 +273,8 @@ struct BulkMove {
 
   // Passes the data from rank to rank, so that each stores to one other alone: links carry that best
   // (docs/decisions/0010).
-  template <class Group>
-  ONSTREAM_CALL void pass_on(const Group& group, Session<Group> session, Rendezvous<Group> meeting) const {
+  template <Group G>
+  ONSTREAM_CALL void pass_on(const G& group, Session<G> session, Rendezvous<G> meeting) const {
     const std::uint32_t next = rank_after(view, 1);
     const std::uint32_t before = rank_after(view, view.size - 1);
     const bool good = in_steps(group, bytes, [&](std::uint64_t from, std::uint64_t length) {
@@ -292,8 +291,8 @@ struct BulkMove {
   }
 
   // Sends the data of a broadcast that lies `place` bytes into it.
-  template <class Group>
-  ONSTREAM_BODY void send(const Group& group, const Rendezvous<Group>& meeting, std::uint32_t peer, std::uint64_t place,
+  template <Group G>
+  ONSTREAM_BODY void send(const G& group, const Rendezvous<G>& meeting, std::uint32_t peer, std::uint64_t place,
                           std::uint64_t length) const {
     if (place >= bytes) return;
     auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)) + place;
@@ -309,8 +308,8 @@ struct BulkMove {
 
   // The last that the session is asked for but its end, so that it works on a copy. Chunk by chunk; block b has every
   // blocks-th chunk, and its own region of the stage, with a place for each receiver.
-  template <class Group>
-  ONSTREAM_CALL void run_staged(const Group& group, Session<Group> session, Rendezvous<Group> meeting,
+  template <Group G>
+  ONSTREAM_CALL void run_staged(const G& group, Session<G> session, Rendezvous<G> meeting,
                                 std::uint64_t longest) const {
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank == view.rank) continue;

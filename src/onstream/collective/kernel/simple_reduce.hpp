@@ -13,6 +13,7 @@
 
 #include "onstream/collective/kernel/engine_sums.hpp"
 #include "onstream/collective/protocol/rendezvous.hpp"
+#include "onstream/device/host/group.hpp"
 
 namespace onstream::collective {
 
@@ -65,11 +66,11 @@ struct BulkReduce : BulkReduceWork {
 
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
 
-  template <class Group>
-  ONSTREAM_EITHER void operator()(const Group& group) const {
-    const auto held = Rendezvous<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<Group>::tells(group, view));
-    Rendezvous<Group> meeting(group, view, held);
+  template <Group G>
+  ONSTREAM_EITHER void operator()(const G& group) const {
+    const auto held = Rendezvous<G>::begin(group, view, signature);
+    Session<G> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<G>::tells(group, view));
+    Rendezvous<G> meeting(group, view, held);
     const auto odd = [&](std::uint32_t, PostLine line, std::uint64_t address) {
       if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;
       return line == PostLine::output && address != 0 && (address + out_offset) % kGpuPack != 0;
@@ -133,12 +134,12 @@ struct BulkReduce : BulkReduceWork {
   }
 
   // Whole packs in every buffer: nothing is asked that the posts have not said.
-  template <class Group>
-  ONSTREAM_EITHER void run_usual(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_EITHER void run_usual(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     const std::uint64_t own =
         (reinterpret_cast<std::uint64_t>(input) + in_offset) | (reinterpret_cast<std::uint64_t>(output) + out_offset);
     const bool whole = own % kGpuPack == 0;
-    if constexpr (kSerial<Group>) {
+    if constexpr (kSerial<G>) {
       if (!whole || !go_by_engine(meeting)) return run_direct(group, session, meeting);
       sum_by_engine(group, session, meeting);
     } else if constexpr (!Sum::kAddsInPlace) {
@@ -157,8 +158,8 @@ struct BulkReduce : BulkReduceWork {
   }
 
   // Adds up plain sums.
-  template <class Group>
-  ONSTREAM_EITHER void add_plain(const Group& group, const Rendezvous<Group>& meeting, const ShareMove& piece,
+  template <Group G>
+  ONSTREAM_EITHER void add_plain(const G& group, const Rendezvous<G>& meeting, const ShareMove& piece,
                                  std::uint64_t begin, std::uint64_t step) const {
     using Sixteen = Pack<kGpuPack>;
     if (view.size == 2) {
@@ -172,8 +173,8 @@ struct BulkReduce : BulkReduceWork {
 
   // Each block gives the sums that it made itself, so it waits for no other one. Nobody else reads the places at other
   // ranks where it stores, in place neither: it was this block that loaded them. The ranks begin with different peers.
-  template <class Group>
-  ONSTREAM_EITHER_CALL void sum_and_give(const Group& group, Rendezvous<Group> meeting) const {
+  template <Group G>
+  ONSTREAM_EITHER_CALL void sum_and_give(const G& group, Rendezvous<G> meeting) const {
     const auto rank = static_cast<std::uint64_t>(group.rank());
     const auto threads = static_cast<std::uint64_t>(group.size());
     each_cut(group, [&](std::uint64_t from, std::uint64_t length) {
@@ -191,15 +192,15 @@ struct BulkReduce : BulkReduceWork {
   }
 
   // Sums by the copy engine. This is the last use of the session before its end, so it works on a copy.
-  template <class Group>
-  ONSTREAM_EITHER_CALL void sum_by_engine(const Group& group, Session<Group> session, Rendezvous<Group> meeting) const {
-    EngineSums<Group> engine(group, view, copier, meeting, {input, output, out_offset, part_bytes}, session.epoch());
+  template <Group G>
+  ONSTREAM_EITHER_CALL void sum_by_engine(const G& group, Session<G> session, Rendezvous<G> meeting) const {
+    EngineSums<G> engine(group, view, copier, meeting, {input, output, out_offset, part_bytes}, session.epoch());
     engine.push();
     for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
       if (!engine.await(session, chunk)) return engine.outlast();
       ShareMove piece = piece_for_home(engine.begin_of(chunk), engine.bytes_of(chunk));
       piece.from = DataPlace::pushed;
-      if constexpr (kSerial<Group>) {
+      if constexpr (kSerial<G>) {
         add_up_serial(group, meeting, piece);
       } else {
         add_plain(group, meeting, piece, first_of(group), step_of(group));
@@ -212,8 +213,8 @@ struct BulkReduce : BulkReduceWork {
 
   // Whether sums go that way, of buffers in which whole packs lie. All ranks find the same: a rank has a slot if it
   // works out of place, and every rank does.
-  template <class Group>
-  ONSTREAM_EITHER bool go_by_engine(const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_EITHER bool go_by_engine(const Rendezvous<G>& meeting) const {
     bool all = copier.slot != nullptr;
     for (std::uint32_t peer = 0; peer < view.size && all; ++peer) {
       if (peer != view.rank) all = meeting.posted(peer, PostLine::input) != meeting.posted(peer, PostLine::output);
@@ -222,8 +223,8 @@ struct BulkReduce : BulkReduceWork {
   }
 
   // The cuts of this rank's share that are this block's, as take(from, length).
-  template <class Group, class Take>
-  ONSTREAM_EITHER void each_cut(const Group& group, const Take& take) const {
+  template <Group G, class Take>
+  ONSTREAM_EITHER void each_cut(const G& group, const Take& take) const {
     const auto blocks = static_cast<std::uint64_t>(group.blocks());
     constexpr std::uint64_t kLargest = 128 << 10;
     constexpr std::uint64_t kSmallest = 4 << 10;
@@ -235,16 +236,16 @@ struct BulkReduce : BulkReduceWork {
     }
   }
 
-  template <class Group>
-  ONSTREAM_EITHER void run_direct(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_EITHER void run_direct(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     add_up(group, meeting, direct_piece(), first_of(group), step_of(group));
     session.meet();
   }
 
   // The last that the session is asked for but its end, so that it works on a copy. Chunk by chunk; block b has every
   // blocks-th chunk, and its own region of the stage. The front half of a region has inputs, the back half sums.
-  template <class Group>
-  ONSTREAM_EITHER_CALL void run_staged(const Group& group, Session<Group> session, Rendezvous<Group> meeting) const {
+  template <Group G>
+  ONSTREAM_EITHER_CALL void run_staged(const G& group, Session<G> session, Rendezvous<G> meeting) const {
     const auto blocks = static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t region = view.stage_bytes / blocks / 256 * 256;
     const std::uint64_t place = region * group.block();
@@ -286,9 +287,8 @@ struct BulkReduce : BulkReduceWork {
     // The last sums were read by all before the stage is used again: in the next collective's first meeting.
   }
 
-  template <class Group>
-  ONSTREAM_EITHER std::uint64_t source(const Rendezvous<Group>& meeting, const ShareMove& piece,
-                                       std::uint32_t rank) const {
+  template <Group G>
+  ONSTREAM_EITHER std::uint64_t source(const Rendezvous<G>& meeting, const ShareMove& piece, std::uint32_t rank) const {
     if (piece.from == DataPlace::stages) return meeting.stage(rank) + piece.in_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(input) + piece.in_offset;
     if (piece.from == DataPlace::pushed) {
@@ -296,20 +296,19 @@ struct BulkReduce : BulkReduceWork {
     }
     return meeting.posted(rank, PostLine::input) + piece.in_offset;
   }
-  template <class Group>
-  ONSTREAM_EITHER std::uint64_t target(const Rendezvous<Group>& meeting, const ShareMove& piece,
-                                       std::uint32_t rank) const {
+  template <Group G>
+  ONSTREAM_EITHER std::uint64_t target(const Rendezvous<G>& meeting, const ShareMove& piece, std::uint32_t rank) const {
     if (piece.to == DataPlace::stages) return meeting.stage(rank) + piece.out_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(output) + piece.out_offset;
     return meeting.posted(rank, PostLine::output) + piece.out_offset;
   }
 
   // Sums one piece: packs begin, begin + step, ... of it. Not inlined: it is large.
-  template <class Group>
-  ONSTREAM_EITHER_CALL void add_up(const Group& group, Rendezvous<Group> meeting, ShareMove piece, std::uint64_t begin,
+  template <Group G>
+  ONSTREAM_EITHER_CALL void add_up(const G& group, Rendezvous<G> meeting, ShareMove piece, std::uint64_t begin,
                                    std::uint64_t step) const {
     if (adds == 0) return;  // an exclusive scan's first rank
-    if constexpr (kSerial<Group>) {
+    if constexpr (kSerial<G>) {
       add_up_serial(group, meeting, piece);
     } else if constexpr (!Sum::kAddsInPlace) {
       add_up_many(group, meeting, piece, begin, step);
@@ -326,15 +325,15 @@ struct BulkReduce : BulkReduceWork {
     }
   }
 
-  template <class Group>
-  ONSTREAM_EITHER Factor factor_of(const Rendezvous<Group>& meeting, std::uint32_t rank) const {
+  template <Group G>
+  ONSTREAM_EITHER Factor factor_of(const Rendezvous<G>& meeting, std::uint32_t rank) const {
     if (!Sum::scales(op)) return 0;
     return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
   }
 
   // The access width of every address from and to which a piece is added up.
-  template <class Group>
-  ONSTREAM_EITHER std::uint32_t access_width_of_all(const Rendezvous<Group>& meeting, const ShareMove& piece) const {
+  template <Group G>
+  ONSTREAM_EITHER std::uint32_t access_width_of_all(const Rendezvous<G>& meeting, const ShareMove& piece) const {
     std::uint64_t all = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (has(adds, rank)) all |= source(meeting, piece, rank);
@@ -346,8 +345,8 @@ struct BulkReduce : BulkReduceWork {
   // Sums of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a thread, by
   // accesses of a Word. No call and no branch between the loads, so that all of them leave before the first is waited
   // for. A last, shorter pack is left to add_up_many().
-  template <int kRanks, int kPacks, class Word, TermKind kTerms, class Group>
-  ONSTREAM_EITHER void add_up_few(const Group& group, const Rendezvous<Group>& meeting, const ShareMove& piece,
+  template <int kRanks, int kPacks, class Word, TermKind kTerms, Group G>
+  ONSTREAM_EITHER void add_up_few(const G& group, const Rendezvous<G>& meeting, const ShareMove& piece,
                                   std::uint64_t begin, std::uint64_t step) const {
     using Sixteen = Pack<kGpuPack>;
     const Sixteen* from[kRanks];
@@ -403,8 +402,8 @@ struct BulkReduce : BulkReduceWork {
   }
 
   // Reduces by any reduction over any number of ranks, one after the other.
-  template <class Group>
-  ONSTREAM_EITHER_CALL void add_up_many(const Group&, Rendezvous<Group> meeting, ShareMove piece, std::uint64_t begin,
+  template <Group G>
+  ONSTREAM_EITHER_CALL void add_up_many(const G&, Rendezvous<G> meeting, ShareMove piece, std::uint64_t begin,
                                         std::uint64_t step) const {
     constexpr int kBytes = kGpuPack;
     constexpr std::uint64_t kData = Sum::kData;
@@ -416,8 +415,8 @@ struct BulkReduce : BulkReduceWork {
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         if (!has(adds, rank)) continue;
         const std::uint64_t from = source(meeting, piece, rank);
-        Pack<kBytes> pack = load_pack<Group, kBytes>(reinterpret_cast<const std::byte*>(from) + place, left,
-                                                     access_width_of(from | kData));
+        Pack<kBytes> pack =
+            load_pack<G, kBytes>(reinterpret_cast<const std::byte*>(from) + place, left, access_width_of(from | kData));
         if (Sum::scales(op)) pack = Sum::scaled(pack, factor_of(meeting, rank));
         pack = Sum::filled(pack, left);
         if (rank == 0) {
@@ -430,14 +429,14 @@ struct BulkReduce : BulkReduceWork {
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         if (!has(piece.wants, rank)) continue;
         const std::uint64_t to = target(meeting, piece, rank);
-        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to) + place, result, left, access_width_of(to | kData));
+        store_pack<G, kBytes>(reinterpret_cast<std::byte*>(to) + place, result, left, access_width_of(to | kData));
       }
     }
   }
 
   // The host's one thread: packs as large as a cache likes.
-  template <class Group>
-  void add_up_serial(const Group&, const Rendezvous<Group>& meeting, const ShareMove& piece) const {
+  template <Group G>
+  void add_up_serial(const G&, const Rendezvous<G>& meeting, const ShareMove& piece) const {
     using Many = Accumulator<Rule, kHostPack>;
     std::uint64_t from[kMostRanks];
     std::uint64_t to[kMostRanks];
@@ -456,7 +455,7 @@ struct BulkReduce : BulkReduceWork {
       const Pack<kHostPack> result = sum.finish(op, view.size);
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         if (to[rank] == 0) continue;
-        store_pack<Group, kHostPack>(reinterpret_cast<std::byte*>(to[rank]) + place, result, left, 1);
+        store_pack<G, kHostPack>(reinterpret_cast<std::byte*>(to[rank]) + place, result, left, 1);
       }
     }
   }

@@ -1,4 +1,5 @@
 #include "onstream/collective/network/exchange.hpp"
+#include "onstream/device/host/group.hpp"
 
 #include <algorithm>
 

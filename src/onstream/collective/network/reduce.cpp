@@ -1,4 +1,5 @@
 #include "onstream/collective/network/reduce.hpp"
+#include "onstream/device/host/group.hpp"
 
 #include <bit>
 #include <cstring>

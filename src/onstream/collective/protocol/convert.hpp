@@ -20,8 +20,8 @@ struct Convert {
   std::uint32_t ranks = 1;  // of an average
   Factor factor = 0;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     switch (type) {
       case ElementType::float16: return run<RuleOf<ElementType::float16>::Rule>(group);
       case ElementType::bfloat16: return run<RuleOf<ElementType::bfloat16>::Rule>(group);
@@ -32,9 +32,9 @@ struct Convert {
   }
 
  private:
-  template <class Rule, class Group>
-  ONSTREAM_CALL void run(const Group& group) const {
-    constexpr int kBytes = kSerial<Group> ? 1024 : 8;
+  template <class Rule, Group G>
+  ONSTREAM_CALL void run(const G& group) const {
+    constexpr int kBytes = kSerial<G> ? 1024 : 8;
     using Adding = Accumulator<Rule, kBytes>;
     using Floats = typename Adding::Unrounded;
     constexpr std::uint64_t kNarrow = sizeof(typename Rule::Element);
@@ -45,12 +45,12 @@ struct Convert {
     for (std::uint64_t at = first_of(group) * kBytes; at < bytes; at += step_of(group) * kBytes) {
       Adding values;
       if (conversion == Conversion::to_floats) {
-        const Pack<kBytes> pack = load_pack<Group, kBytes>(input + at, bytes - at, access_width);
+        const Pack<kBytes> pack = load_pack<G, kBytes>(input + at, bytes - at, access_width);
         values.start(op == ReduceOp::premulsum ? Adding::scaled(pack, factor) : pack);
-        store_pack<Group, sizeof(Floats)>(output + kTimes * at, values.unrounded(), kTimes * (bytes - at), 16);
+        store_pack<G, sizeof(Floats)>(output + kTimes * at, values.unrounded(), kTimes * (bytes - at), 16);
       } else {
-        values.start_unrounded(load_pack<Group, sizeof(Floats)>(input + kTimes * at, kTimes * (bytes - at), 16));
-        store_pack<Group, kBytes>(output + at, values.finish(op, ranks), bytes - at, access_width);
+        values.start_unrounded(load_pack<G, sizeof(Floats)>(input + kTimes * at, kTimes * (bytes - at), 16));
+        store_pack<G, kBytes>(output + at, values.finish(op, ranks), bytes - at, access_width);
       }
     }
   }

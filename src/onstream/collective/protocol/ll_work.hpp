@@ -34,19 +34,19 @@ struct LineWork {
   };
 
  protected:
-  template <class Group>
-  ONSTREAM_EITHER Early take_epoch(const Group& group) const {
-    return Session<Group>::take_epoch(group, view, signature, flow == Flow::all ? Hears::everyone : Hears::some);
+  template <Group G>
+  ONSTREAM_EITHER Early take_epoch(const G& group) const {
+    return Session<G>::take_epoch(group, view, signature, flow == Flow::all ? Hears::everyone : Hears::some);
   }
 
   // All threads, first.
-  template <class Group>
-  ONSTREAM_EITHER BlockParts begin(const Group& group) const {
+  template <Group G>
+  ONSTREAM_EITHER BlockParts begin(const G& group) const {
     return begin(group, [](std::uint32_t number) { return number; });
   }
   // The same with the parts of the ranks rank(0), rank(1), ...
-  template <class Group, class Rank>
-  ONSTREAM_EITHER BlockParts begin(const Group& group, const Rank& rank) const {
+  template <Group G, class Rank>
+  ONSTREAM_EITHER BlockParts begin(const G& group, const Rank& rank) const {
     BlockParts held;
     held.epoch = take_epoch(group);
     ONSTREAM_UNROLL
@@ -67,23 +67,23 @@ struct LineWork {
 
   // For a Session, where only some hear from some: the word in which this thread's peer announces its start, if this
   // rank writes to it.
-  template <class Group>
-  ONSTREAM_EITHER const std::uint64_t* early_look(const Group& group, const BlockParts& held) const {
+  template <Group G>
+  ONSTREAM_EITHER const std::uint64_t* early_look(const G& group, const BlockParts& held) const {
     const auto peer = static_cast<std::uint32_t>(group.rank());
     if (flow == Flow::all || peer >= view.size || !has(receivers(flow, view.rank, view.size, root), peer)) {
       return nullptr;
     }
-    return Session<Group>::announcement_in(view, held.here, peer);
+    return Session<G>::announcement_in(view, held.here, peer);
   }
   // Tells all others that this rank has started. `there` is looked up before the epoch begins, as the thread that
   // announces may be one that waits for data.
-  template <class Group>
-  ONSTREAM_EITHER std::uint64_t part_to_announce_to(const Group& group) const {
+  template <Group G>
+  ONSTREAM_EITHER std::uint64_t part_to_announce_to(const G& group) const {
     const auto peer = static_cast<std::uint32_t>(group.rank());
     return view.parts[peer < view.size ? peer : 0];
   }
-  template <class Group>
-  ONSTREAM_EITHER void announce(const Group& group, const Session<Group>& session, std::uint64_t there) const {
+  template <Group G>
+  ONSTREAM_EITHER void announce(const G& group, const Session<G>& session, std::uint64_t there) const {
     if (group.block() != 0) return;
     for (std::uint32_t peer = group.rank(); peer < view.size; peer += group.size()) {
       if (peer == view.rank) continue;
@@ -93,8 +93,8 @@ struct LineWork {
 
   // Sends one unit to the ranks of `to`, each its own or all the same. `load(peer)` gives the pack for a rank. False:
   // failed.
-  template <int kBytes, class Group, class Load>
-  ONSTREAM_EITHER bool send(const Group& group, Session<Group>& session, const BlockParts& held, std::uint64_t to,
+  template <int kBytes, Group G, class Load>
+  ONSTREAM_EITHER bool send(const G& group, Session<G>& session, const BlockParts& held, std::uint64_t to,
                             std::uint64_t unit, const Load& load) const {
     for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
       ONSTREAM_UNROLL_FEW_BYTES
@@ -103,7 +103,7 @@ struct LineWork {
         if (peer >= view.size || !has(to, peer)) continue;
         if (!session.may_write(peer)) return false;
         Line* const slot = session.slot(part_of(held, peer, k), view.rank);
-        send_pack<Group, kBytes>(group, slot, unit, load(peer), session.flag());
+        send_pack<G, kBytes>(group, slot, unit, load(peer), session.flag());
       }
     }
     return true;
@@ -111,8 +111,8 @@ struct LineWork {
 
   // Waits for one unit of the ranks [first, first + kCount) that are in `from`, and gives each to take(peer, pack), in
   // order; `own` too if it is among them, without waiting. False: failed.
-  template <int kBytes, int kCount = kAtOnce, class Group, class Take>
-  ONSTREAM_EITHER bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
+  template <int kBytes, int kCount = kAtOnce, Group G, class Take>
+  ONSTREAM_EITHER bool receive(const G& group, Session<G>& session, std::uint64_t here, std::uint32_t first,
                                std::uint64_t from, std::uint64_t unit, const Take& take) const {
     Arriving<kBytes> arriving[kCount];
     const auto awaited = [&](std::uint32_t peer) { return has_among<kCount>(from, peer); };
@@ -149,8 +149,8 @@ struct LineWork {
   }
   // The same for so many units, and whether some threads have more than one.
   enum class Units { one, several };
-  template <class Group, class Run>
-  ONSTREAM_EITHER bool among_few(const Group& group, std::uint64_t units, const Run& run) const {
+  template <Group G, class Run>
+  ONSTREAM_EITHER bool among_few(const G& group, std::uint64_t units, const Run& run) const {
     return among_few([&]<int kOthers>() {
       if (units <= step_of(group)) {
         run.template operator()<kOthers, Units::one>();
@@ -176,14 +176,14 @@ struct LineWork {
     const Line* from[kOthers];
     ONSTREAM_EITHER std::uint64_t all() const { return all_of(to) ^ all_of(from); }
   };
-  template <int kOthers, int kBytes, class Group>
-  ONSTREAM_EITHER Ways<kOthers> ways_of(const Group& group, Early epoch) const {
+  template <int kOthers, int kBytes, Group G>
+  ONSTREAM_EITHER Ways<kOthers> ways_of(const G& group, Early epoch) const {
     Ways<kOthers> ways;
     const std::uint64_t line = first_of(group) * (kBytes / 8);
-    const std::uint64_t mine = Session<Group>::slot_offset(view, epoch, view.rank);
+    const std::uint64_t mine = Session<G>::slot_offset(view, epoch, view.rank);
     ONSTREAM_UNROLL
     for (int k = 0; k < kOthers; ++k) {
-      const std::uint64_t theirs = Session<Group>::slot_offset(view, epoch, other(k));
+      const std::uint64_t theirs = Session<G>::slot_offset(view, epoch, other(k));
       ways.to[k] = reinterpret_cast<Line*>(view.parts[other(k)] + mine) + line;
       ways.from[k] = reinterpret_cast<const Line*>(view.parts[view.rank] + theirs) + line;
     }
@@ -197,8 +197,8 @@ struct LineWork {
     Byte* others[kOthers];
     ONSTREAM_EITHER std::uint64_t all() const { return reinterpret_cast<std::uint64_t>(own) ^ all_of(others); }
   };
-  template <int kOthers, class Byte, class Group>
-  ONSTREAM_EITHER BufferParts<kOthers, Byte> places_of(const Group& group, Byte* buffer, std::uint64_t stride,
+  template <int kOthers, class Byte, Group G>
+  ONSTREAM_EITHER BufferParts<kOthers, Byte> places_of(const G& group, Byte* buffer, std::uint64_t stride,
                                                        std::uint64_t unit_bytes) const {
     BufferParts<kOthers, Byte> places;
     Byte* const first = buffer + first_of(group) * unit_bytes;
@@ -215,13 +215,13 @@ struct LineWork {
     Pack<kBytes> others[kOthers] = {};
   };
   // `left` bytes of each, `ahead` bytes behind the places. Data that all get is loaded once.
-  template <class Group, int kOthers, int kBytes>
+  template <Group G, int kOthers, int kBytes>
   ONSTREAM_EITHER void fetch(Packs<kOthers, kBytes>& packs, const BufferParts<kOthers, const std::byte>& places,
                              std::uint64_t ahead, std::uint64_t left, bool plain) const {
     using One = Pack<kBytes>;
     if (in_stride == 0) {
       packs.own = plain ? *reinterpret_cast<const One*>(places.own + ahead)
-                        : load_pack<Group, kBytes>(places.own + ahead, left, access_width);
+                        : load_pack<G, kBytes>(places.own + ahead, left, access_width);
       ONSTREAM_UNROLL
       for (int k = 0; k < kOthers; ++k) packs.others[k] = packs.own;
     } else if (plain) {
@@ -231,27 +231,27 @@ struct LineWork {
     } else {
       ONSTREAM_UNROLL
       for (int k = 0; k < kOthers; ++k)
-        packs.others[k] = load_pack<Group, kBytes>(places.others[k] + ahead, left, access_width);
-      packs.own = load_pack<Group, kBytes>(places.own + ahead, left, access_width);
+        packs.others[k] = load_pack<G, kBytes>(places.others[k] + ahead, left, access_width);
+      packs.own = load_pack<G, kBytes>(places.own + ahead, left, access_width);
     }
   }
 
   // `ahead` units behind a thread's first one.
-  template <int kBytes, int kOthers, class Group>
-  ONSTREAM_EITHER void send_to_others(const Group& group, const Ways<kOthers>& ways, std::uint64_t ahead,
+  template <int kBytes, int kOthers, Group G>
+  ONSTREAM_EITHER void send_to_others(const G& group, const Ways<kOthers>& ways, std::uint64_t ahead,
                                       const Pack<kBytes> (&packs)[kOthers], const Flag& flag) const {
     ONSTREAM_UNROLL
-    for (int k = 0; k < kOthers; ++k) send_pack<Group, kBytes>(group, ways.to[k], ahead, packs[k], flag);
+    for (int k = 0; k < kOthers; ++k) send_pack<G, kBytes>(group, ways.to[k], ahead, packs[k], flag);
   }
-  template <int kBytes, int kOthers, class Group>
-  ONSTREAM_EITHER bool receive_from_others(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
+  template <int kBytes, int kOthers, Group G>
+  ONSTREAM_EITHER bool receive_from_others(const G& group, Session<G>& session, const Ways<kOthers>& ways,
                                            std::uint64_t ahead, Pack<kBytes> (&packs)[kOthers]) const {
     return receive_from(group, session, ways, ahead, packs, [&](int k) { return other(k); });
   }
   // Receives from the ranks rank(k).
-  template <int kBytes, int kOthers, class Group, class Rank>
-  ONSTREAM_EITHER bool receive_from(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
-                                    std::uint64_t ahead, Pack<kBytes> (&packs)[kOthers], const Rank& rank) const {
+  template <int kBytes, int kOthers, Group G, class Rank>
+  ONSTREAM_EITHER bool receive_from(const G& group, Session<G>& session, const Ways<kOthers>& ways, std::uint64_t ahead,
+                                    Pack<kBytes> (&packs)[kOthers], const Rank& rank) const {
     Arriving<kBytes> arriving[kOthers];
     const auto ready = [&] {
       ONSTREAM_UNROLL
@@ -272,12 +272,12 @@ struct LineWork {
     for (int k = 0; k < kOthers; ++k) packs[k] = arriving[k].pack();
     return true;
   }
-  template <class Group, int kBytes>
+  template <Group G, int kBytes>
   ONSTREAM_EITHER void store_one(std::byte* to, const Pack<kBytes>& pack, std::uint64_t left, bool plain) const {
     if (plain) {
       *reinterpret_cast<Pack<kBytes>*>(to) = pack;
     } else {
-      store_pack<Group, kBytes>(to, pack, left, access_width);
+      store_pack<G, kBytes>(to, pack, left, access_width);
     }
   }
 
@@ -302,8 +302,8 @@ struct LineWork {
 
  private:
   // Waits for one unit of those of kCount ranks, from `first` on, that awaited(peer) names; `slots` is the first's.
-  template <int kCount, int kBytes, class Group, class Awaited>
-  ONSTREAM_EITHER bool await_packs(const Group& group, Session<Group>& session, const Line* slots, std::uint32_t first,
+  template <int kCount, int kBytes, Group G, class Awaited>
+  ONSTREAM_EITHER bool await_packs(const G& group, Session<G>& session, const Line* slots, std::uint32_t first,
                                    std::uint64_t unit, const Awaited& awaited,
                                    Arriving<kBytes> (&arriving)[kCount]) const {
     const auto missing = [&] {

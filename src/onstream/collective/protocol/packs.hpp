@@ -12,12 +12,12 @@
 namespace onstream::collective {
 
 // A grid's thread has every step_of()-th unit, from first_of() on.
-template <class Group>
-ONSTREAM_EITHER std::uint64_t first_of(const Group& group) {
+template <Group G>
+ONSTREAM_EITHER std::uint64_t first_of(const G& group) {
   return static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
 }
-template <class Group>
-ONSTREAM_EITHER std::uint64_t step_of(const Group& group) {
+template <Group G>
+ONSTREAM_EITHER std::uint64_t step_of(const G& group) {
   return static_cast<std::uint64_t>(group.blocks()) * group.size();
 }
 
@@ -82,16 +82,16 @@ ONSTREAM_EITHER void store_words(Pack<16>* to, const Pack<16>& pack) {
 }
 
 // Whether a pack is whole and may be accessed at once, on a GPU.
-template <class Group, int kBytes>
+template <Group G, int kBytes>
 ONSTREAM_EITHER bool is_plain(std::uint64_t left, std::uint32_t access_width) {
-  return !kSerial<Group> && kBytes <= 16 && access_width >= kBytes && left >= kBytes;
+  return !kSerial<G> && kBytes <= 16 && access_width >= kBytes && left >= kBytes;
 }
 
 // Bytes beyond `left` are zero.
-template <class Group, int kBytes>
+template <Group G, int kBytes>
 ONSTREAM_EITHER Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, std::uint32_t access_width) {
   Pack<kBytes> pack;
-  if constexpr (kSerial<Group>) {
+  if constexpr (kSerial<G>) {
     if (left >= kBytes) {
       std::memcpy(&pack, from, kBytes);
     } else {
@@ -116,10 +116,10 @@ ONSTREAM_EITHER Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left
   return pack;
 }
 
-template <class Group, int kBytes>
+template <Group G, int kBytes>
 ONSTREAM_EITHER void store_pack(std::byte* to, const Pack<kBytes>& pack, std::uint64_t left,
                                 std::uint32_t access_width) {
-  if constexpr (kSerial<Group>) {
+  if constexpr (kSerial<G>) {
     std::memcpy(to, &pack, left < kBytes ? left : kBytes);
   } else {
     if (kBytes == 16 && access_width == 16 && left >= 16) {
@@ -141,8 +141,8 @@ ONSTREAM_EITHER void store_pack(std::byte* to, const Pack<kBytes>& pack, std::ui
 
 // --- as lines: a pack of kBytes is kBytes / 8 lines in a row ---
 
-template <class Group, int kBytes>
-ONSTREAM_EITHER void send_pack(const Group& group, Line* slot, std::uint64_t unit, const Pack<kBytes>& pack,
+template <Group G, int kBytes>
+ONSTREAM_EITHER void send_pack(const G& group, Line* slot, std::uint64_t unit, const Pack<kBytes>& pack,
                                const Flag& flag) {
   constexpr int kLines = kBytes / 8;
   ONSTREAM_UNROLL
@@ -155,8 +155,8 @@ struct Arriving {
   static constexpr int kLines = kBytes / 8;
   Line lines[kLines];
 
-  template <class Group>
-  ONSTREAM_EITHER void look(const Group& group, const Line* slot, std::uint64_t unit) {
+  template <Group G>
+  ONSTREAM_EITHER void look(const G& group, const Line* slot, std::uint64_t unit) {
     ONSTREAM_UNROLL
     for (int i = 0; i < kLines; ++i) lines[i] = group.load_line(slot + unit * kLines + i);
   }

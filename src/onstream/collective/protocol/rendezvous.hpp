@@ -32,7 +32,7 @@ struct WhereaboutsTable {
 };
 
 // A value, without the session that opens it: arguments of calls stay in registers, and so does the session.
-template <class Group>
+template <Group G>
 class Rendezvous {
  public:
   // This block's epoch; and where a thread posts first, and where it looks, from a table that never changes.
@@ -42,35 +42,34 @@ class Rendezvous {
     std::uint64_t here = 0;
   };
   // All threads, first.
-  ONSTREAM_EITHER static PostPlaces begin(const Group& group, const ChannelView& view, std::uint64_t signature) {
+  ONSTREAM_EITHER static PostPlaces begin(const G& group, const ChannelView& view, std::uint64_t signature) {
     const std::uint32_t peer = static_cast<std::uint32_t>(group.rank()) / kPostLines;
-    const Early epoch = Session<Group>::take_epoch(group, view, signature, Hears::everyone);
+    const Early epoch = Session<G>::take_epoch(group, view, signature, Hears::everyone);
     const PostPlaces held{epoch, view.parts[peer < view.size ? peer : 0], view.parts[view.rank]};
     group.settle(epoch.flags ^ held.there ^ held.here);
     group.wait_dependency();
     return held;
   }
   // Whether this thread posts, for its session.
-  ONSTREAM_EITHER static typename Session<Group>::Tells tells(const Group& group, const ChannelView& view) {
-    using Tells = typename Session<Group>::Tells;
+  ONSTREAM_EITHER static typename Session<G>::Tells tells(const G& group, const ChannelView& view) {
+    using Tells = typename Session<G>::Tells;
     const bool posts = group.block() == 0 && static_cast<std::uint32_t>(group.rank()) < view.size * kPostLines;
-    return posts && !kSerial<Group> ? Tells::addresses : Tells::data;
+    return posts && !kSerial<G> ? Tells::addresses : Tells::data;
   }
 
-  ONSTREAM_EITHER Rendezvous(const Group& group, const ChannelView& view, const PostPlaces& held)
+  ONSTREAM_EITHER Rendezvous(const G& group, const ChannelView& view, const PostPlaces& held)
       : group_(group), view_(view), held_(held) {}
 
   // All threads, failed or not. `mine[peer]` has the words for that peer's lines of input and output; `direct` says
   // that each can address this rank's buffers. False: failed.
   template <class Mine>
-  ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct) {
+  ONSTREAM_EITHER bool open(Session<G>& session, const Mine& mine, std::uint64_t factor, bool direct) {
     return open(session, mine, factor, direct, [](std::uint32_t, PostLine, std::uint64_t) { return false; });
   }
 
   // `odd(peer, line, word)` says whether a word that a peer posts is out of the ordinary: then usual() is false.
   template <class Mine, class Odd>
-  ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct,
-                            const Odd& odd) {
+  ONSTREAM_EITHER bool open(Session<G>& session, const Mine& mine, std::uint64_t factor, bool direct, const Odd& odd) {
     session.will_meet();
     const std::uint64_t signature = session.signature();
     constexpr std::uint32_t kLines = kPostLines;
@@ -85,7 +84,7 @@ class Rendezvous {
         if (line == PostLine::input) word = mine[peer].input;
         if (line == PostLine::output) word = mine[peer].output;
         if (line == PostLine::factor) word = factor;
-        const bool own = !kSerial<Group> && i == static_cast<std::uint32_t>(group_.rank());
+        const bool own = !kSerial<G> && i == static_cast<std::uint32_t>(group_.rank());
         const std::uint64_t there = own ? held_.there : view_.parts[peer];
         group_.store_line(session.post(there, view_.rank) + i % kLines, flag_line(word, session.epoch_flag()));
       }
@@ -141,7 +140,7 @@ class Rendezvous {
   };
   ONSTREAM_EITHER Posts& seen() const { return group_.template shared<Posts>(); }
 
-  const Group& group_;
+  const G& group_;
   const ChannelView& view_;
   PostPlaces held_;
   bool direct_ = false;

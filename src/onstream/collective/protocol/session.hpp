@@ -11,7 +11,7 @@
 
 namespace onstream::collective {
 
-template <class Group>
+template <Group G>
 class Session {
  public:
   // The first message of this thread to others: its data; or where something is that earlier kernels stored, or that
@@ -20,14 +20,14 @@ class Session {
 
   // All threads, first: takes this block's epoch, and stores the word that the next collective shall find. The last
   // warp stores it, which lets the next kernel in. Then comes group.wait_dependency(), and then a session.
-  ONSTREAM_EITHER static Early take_epoch(const Group& group, const ChannelView& view, std::uint64_t signature,
+  ONSTREAM_EITHER static Early take_epoch(const G& group, const ChannelView& view, std::uint64_t signature,
                                           Hears hears) {
     if (view.late != 0) group.wait_dependency();
     EpochCount* const epochs = view.state->epochs;
     const std::uint64_t word = group.load_relaxed(&epochs[group.block()].word);
     constexpr std::uint64_t kNever = ~std::uint64_t{0};
-    group.sync_or(word == kNever);  // every thread has read it, and not only asked for it
-    constexpr int kEpochCounts = kSerial<Group> ? 1 : kMostBlocks;  // a kernel of the host has one block
+    group.sync_or(word == kNever);                              // every thread has read it, and not only asked for it
+    constexpr int kEpochCounts = kSerial<G> ? 1 : kMostBlocks;  // a kernel of the host has one block
     const int first = (group.size() - 1) / kWarpThreads * kWarpThreads;
     if (is_of_last_warp(group)) {
       const std::uint64_t next = epoch_after(word, signature, hears);
@@ -35,7 +35,7 @@ class Session {
       for (int i = group.rank() - first; group.block() + i * blocks < kEpochCounts; i += group.size() - first) {
         group.store_relaxed(&epochs[group.block() + i * blocks].word, next);
       }
-      if constexpr (!kSerial<Group>) group.fence();
+      if constexpr (!kSerial<G>) group.fence();
     }
     Early early;
     early.word = word;
@@ -47,16 +47,16 @@ class Session {
 
   // `announcement` is where the peer of this thread's number announces its starts (LineWork::early_look), or null: the
   // answer comes early, and may_write_to looks at it.
-  ONSTREAM_EITHER Session(const Group& group, const ChannelView& view, const Name& name, Early early,
+  ONSTREAM_EITHER Session(const G& group, const ChannelView& view, const Name& name, Early early,
                           Tells tells = Tells::data, const std::uint64_t* announcement = nullptr)
       : group_(group), view_(view), name_(name), early_(early) {
-    if constexpr (!kSerial<Group>) {
+    if constexpr (!kSerial<G>) {
       if (is_of_last_warp(group)) group.launch_dependents();
     }
     // Pairs with announce_to. No store leaves before the branch is taken that allows it: a GPU needs no order here.
     if (announcement != nullptr) {
       looked_ = true;
-      announced_ = kSerial<Group> ? group.load_acquire(announcement) : group.load_relaxed(announcement);
+      announced_ = kSerial<G> ? group.load_acquire(announcement) : group.load_relaxed(announcement);
     }
     was_failed_ = group.load_relaxed(&view.state->epochs[group.block()].failed);
     if (tells == Tells::addresses) group.fence();
@@ -104,7 +104,7 @@ class Session {
   // under number `index`.
   ONSTREAM_EITHER void announce_to(std::uint64_t part, std::uint32_t index) const {
     std::uint64_t* const word = announcement_in(view_, part, index);
-    if constexpr (kSerial<Group>) {
+    if constexpr (kSerial<G>) {
       group_.store_release(word, mark());  // pairs with await_start_of and the constructor's look
     } else {
       group_.store_relaxed(word, mark());  // all reads of earlier epochs were over when this kernel began
@@ -178,7 +178,7 @@ class Session {
   // The same for all threads of a warp, each of which names the ranks that it misses: all succeed, or all fail.
   template <class Missing>
   ONSTREAM_EITHER bool await_together(const Missing& missing) {
-    return await_missing(Warp<Group>{group_}, missing);
+    return await_missing(Warp<G>{group_}, missing);
   }
 
   // All threads: `peer` calls another collective. False, for the caller to return.
@@ -241,7 +241,7 @@ class Session {
  private:
   // The ranks that have not made the announcement yet that allows to write to them.
   template <int kMost>
-  ONSTREAM_EITHER static std::uint64_t not_started(const Group& group, const ChannelView& view, Early epoch) {
+  ONSTREAM_EITHER static std::uint64_t not_started(const G& group, const ChannelView& view, Early epoch) {
     const std::uint64_t before = (epoch_after(epoch.word) - 1) << 32;
     std::uint64_t marks[kMost] = {};
     ONSTREAM_UNROLL
@@ -249,7 +249,7 @@ class Session {
       const auto peer = static_cast<std::uint32_t>(k);
       if (peer >= view.size || peer == view.rank) continue;
       const auto* const stated = announcement_in(view, view.parts[view.rank], peer);
-      marks[k] = kSerial<Group> ? group.load_acquire(stated) : group.load_relaxed(stated);
+      marks[k] = kSerial<G> ? group.load_acquire(stated) : group.load_relaxed(stated);
     }
     std::uint64_t absent = 0;
     ONSTREAM_UNROLL
@@ -309,7 +309,7 @@ class Session {
   }
 
   ONSTREAM_EITHER_CALL static void tell_of(Session self, std::uint64_t peers, std::uint64_t step) {
-    const Group& group = self.group_;
+    const G& group = self.group_;
     const ChannelView& view = self.view_;
     group.sync();
     for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
@@ -318,7 +318,7 @@ class Session {
     if (group.rank() == 0) group.store_relaxed(&view.state->steps[group.block()], step);
   }
   ONSTREAM_EITHER_CALL static bool await_told_of(Session self, std::uint64_t peers, std::uint64_t step) {
-    const Group& group = self.group_;
+    const G& group = self.group_;
     const ChannelView& view = self.view_;
     const auto* mine = self.words_of(view.rank);
     for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
@@ -345,7 +345,7 @@ class Session {
 
   // Whether `peer` calls another collective under this one's number: its lines, posts and announcements here say so.
   ONSTREAM_EITHER_CALL static bool calls_another(Session self, std::uint32_t peer) {
-    const Group& group = self.group_;
+    const G& group = self.group_;
     const std::uint64_t here = self.view_.parts[self.view_.rank];
     if (is_other_call(group.load_line(self.slot(here, peer)), self.flag())) return true;
     const Line wide = self.view_.ll128_lines == 0 ? Line{} : flags_of_ll128(group, self.ll128_slot(here, peer));
@@ -357,7 +357,7 @@ class Session {
   }
 
   // The flags of the first LL128 line of a slot, as an LL line has them.
-  ONSTREAM_EITHER static Line flags_of_ll128(const Group& group, const Line* slot) {
+  ONSTREAM_EITHER static Line flags_of_ll128(const G& group, const Line* slot) {
     constexpr std::uint64_t kLast = 2 * kLl128Lines - 1;
     const std::uint64_t both = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(slot) + kLast);
     return {both << 32, both >> 32 << 32};
@@ -422,7 +422,7 @@ class Session {
 
   // The last block to come here clears the slots and posts of this parity.
   ONSTREAM_EITHER_CALL static void clean(Session self) {
-    const Group& group = self.group_;
+    const G& group = self.group_;
     const ChannelView& view = self.view_;
     group.sync();
     bool last = false;
@@ -444,7 +444,7 @@ class Session {
 
   static constexpr std::uint64_t kSpoken = std::uint64_t{1} << 32;
 
-  const Group& group_;
+  const G& group_;
   const ChannelView& view_;
   Name name_;
   Early early_;

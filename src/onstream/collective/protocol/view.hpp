@@ -49,8 +49,8 @@ constexpr std::uint64_t kStripeLines = 2 * kLl128Lines;
 enum class PostLine : int { input, output, factor, call };
 
 // One host thread works for all of a group.
-template <class Group>
-constexpr bool kSerial = Group::kCrossMemory;
+template <Group G>
+constexpr bool kSerial = G::kCrossMemory;
 
 // A block's count of epochs.
 struct EpochCount {

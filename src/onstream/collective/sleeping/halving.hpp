@@ -47,8 +47,8 @@ struct Halving {
     std::uint64_t each = 0;  // of a window, where it is counted
     std::uint64_t windows = 0;
   };
-  template <class Group>
-  ONSTREAM_BODY HalvingCut cut(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY HalvingCut cut(const G& group) const {
     const std::uint64_t pieces = in_a_row() ? core : 1;
     const std::uint64_t dealt = pieces * static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t even = ((work.bytes + dealt - 1) / dealt + 15) / 16 * 16;
@@ -91,12 +91,12 @@ struct Halving {
 
   // A rank's stage has room for two windows, used alternately: the writer of one has met all readers of the one before
   // the last.
-  template <class Group>
-  ONSTREAM_BODY std::uint64_t epoch_bytes(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY std::uint64_t epoch_bytes(const G& group) const {
     return work.region(group) / 2 / 16 * 16;
   }
-  template <class Group>
-  ONSTREAM_BODY std::byte* place(const Group& group, const Rendezvous<Group>& meeting, std::uint32_t rank,
+  template <Group G>
+  ONSTREAM_BODY std::byte* place(const G& group, const Rendezvous<G>& meeting, std::uint32_t rank,
                                  const HalvingWindow& window, const HalvingSpan& span,
                                  StageContents what = StageContents::results) const {
     const std::uint64_t sums = longer == 1 ? 0 : longer * held() * window.piece;  // results lie behind them
@@ -108,9 +108,9 @@ struct Halving {
   // Takes the data of so many ranks of the core, beginning with `from`, from `peer`. In an all_gather a rank's own part
   // is its input.
   enum class Passes { on, nothing };
-  template <class Group>
-  ONSTREAM_CALL void take(const Group& group, const Rendezvous<Group>& meeting, const HalvingWindow& window,
-                          std::uint32_t peer, std::uint32_t from, std::uint32_t ranks, Passes passes) const {
+  template <Group G>
+  ONSTREAM_CALL void take(const G& group, const Rendezvous<G>& meeting, const HalvingWindow& window, std::uint32_t peer,
+                          std::uint32_t from, std::uint32_t ranks, Passes passes) const {
     for (std::uint32_t i = 0; i < spans(ranks); ++i) {
       const HalvingSpan span = this->span(window, from, ranks, i);
       if (span.bytes == 0 || (!in_a_row() && span.part == work.view.rank)) continue;
@@ -128,8 +128,8 @@ struct Halving {
   }
 
   // Doubling: all get a window that each rank of the core has its own part of, and its mate's. False: failed.
-  template <class Group>
-  ONSTREAM_CALL bool spread(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting,
+  template <Group G>
+  ONSTREAM_CALL bool spread(const G& group, Session<G>& session, const Rendezvous<G>& meeting,
                             const HalvingWindow& window) const {
     for (std::uint32_t level = 0; level < levels; ++level) {
       if (!session.meet(partners(level))) return false;

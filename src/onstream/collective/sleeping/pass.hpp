@@ -83,12 +83,12 @@ struct PassWork {
   };
 
   // A block's own part of the stage, and in a rank's stage the place of a piece.
-  template <class Group>
-  ONSTREAM_BODY std::uint64_t region(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY std::uint64_t region(const G& group) const {
     return view.stage_bytes / static_cast<std::uint64_t>(group.blocks()) / 256 * 256;
   }
-  template <class Group>
-  ONSTREAM_BODY std::byte* place(const Group& group, const Rendezvous<Group>& meeting, std::uint32_t rank, Lot lot,
+  template <Group G>
+  ONSTREAM_BODY std::byte* place(const G& group, const Rendezvous<G>& meeting, std::uint32_t rank, Lot lot,
                                  std::uint64_t epoch) const {
     const std::uint64_t index = 2 * static_cast<std::uint64_t>(lot) + (epoch & 1);
     const std::uint64_t each = region(group) / 4 / 16 * 16;
@@ -96,8 +96,8 @@ struct PassWork {
   }
   // The length of a piece, if `all` bytes are cut into `pieces` pieces for each block and window. Data in the stage is
   // `longer` times as long.
-  template <class Group>
-  ONSTREAM_BODY std::uint64_t piece_of(const Group& group, std::uint64_t all, std::uint64_t pieces, bool staged,
+  template <Group G>
+  ONSTREAM_BODY std::uint64_t piece_of(const G& group, std::uint64_t all, std::uint64_t pieces, bool staged,
                                        std::uint64_t longer = 1) const {
     const std::uint64_t dealt = pieces * static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t most = staged ? region(group) / 4 / longer / 16 * 16 : kMostPiece;

@@ -11,11 +11,11 @@ namespace onstream::collective {
 
 struct PassMove : PassWork {
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
-    const auto held = Rendezvous<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<Group>::tells(group, view));
-    Rendezvous<Group> meeting(group, view, held);
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
+    const auto held = Rendezvous<G>::begin(group, view, signature);
+    Session<G> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<G>::tells(group, view));
+    Rendezvous<G> meeting(group, view, held);
     if (meeting.open(session, Addresses{*this}, 0, direct != 0)) {
       if (kind != OpKind::broadcast) {
         std::byte* const own = output + view.rank * bytes;
@@ -38,8 +38,8 @@ struct PassMove : PassWork {
   }
 
  private:
-  template <class Group>
-  ONSTREAM_CALL void round(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_CALL void round(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     const RingPass ring{*this};
     const bool staged = !meeting.direct();
     const RingPass::RingCut cut = ring.cut(group, staged);
@@ -69,8 +69,8 @@ struct PassMove : PassWork {
     }
   }
 
-  template <class Group>
-  ONSTREAM_CALL void spread(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_CALL void spread(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     const bool staged = !meeting.direct();
     const Halving halving(*this, staged ? PassedFrom::in_stage : PassedFrom::in_output);
     const Halving::HalvingCut cut = halving.cut(group);
@@ -92,8 +92,8 @@ struct PassMove : PassWork {
   }
 
   // In step t the rank that is k behind the root takes the block's window number t - k.
-  template <class Group>
-  ONSTREAM_CALL void along(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_CALL void along(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     const RingPass ring{*this};
     const bool staged = !meeting.direct();
     const RingPass::RingCut cut = ring.cut(group, staged);
@@ -124,8 +124,8 @@ struct PassMove : PassWork {
     }
   }
 
-  template <class Group>
-  ONSTREAM_CALL void down(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_CALL void down(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     const Tree tree(*this);
     const bool staged = !meeting.direct();
     const std::uint64_t each = piece_of(group, bytes, 1, staged);

@@ -24,11 +24,11 @@ struct PassReduce : PassWork {
   Factor factor = 0;
 
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
-    const auto held = Rendezvous<Group>::begin(group, view, signature);
-    Session<Group> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<Group>::tells(group, view));
-    Rendezvous<Group> meeting(group, view, held);
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
+    const auto held = Rendezvous<G>::begin(group, view, signature);
+    Session<G> session(group, view, {named, bytes, signature}, held.epoch, Rendezvous<G>::tells(group, view));
+    Rendezvous<G> meeting(group, view, held);
     if (meeting.open(session, Addresses{*this}, factor, direct != 0)) {
       if (shape == PassShape::tree) {
         climb(group, session, meeting);
@@ -64,8 +64,8 @@ struct PassReduce : PassWork {
     Sum sum = Sum::partial;
   };
 
-  template <class Group>
-  ONSTREAM_CALL void round(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_CALL void round(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     const RingPass ring{*this};
     const bool scatters = kind == OpKind::reduce_scatter;
     const bool staged = scatters || !meeting.direct();
@@ -102,8 +102,8 @@ struct PassReduce : PassWork {
     }
   }
 
-  template <class Group>
-  ONSTREAM_CALL void climb(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_CALL void climb(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     const Tree tree(*this);
     const bool staged = !meeting.direct();
     const bool down = kind == OpKind::all_reduce;
@@ -122,8 +122,8 @@ struct PassReduce : PassWork {
   }
 
   // Gives the data of a rank without children: alone in its team, or a leaf, whose input the parent loads where it can.
-  template <class Group>
-  ONSTREAM_CALL void give_own(const Group& group, const Rendezvous<Group>& meeting, const Tree& tree,
+  template <Group G>
+  ONSTREAM_CALL void give_own(const G& group, const Rendezvous<G>& meeting, const Tree& tree,
                               const Tree::TreeWindow& piece, bool staged) const {
     if (!tree.is_root() && !staged) return;
     PassTerms terms;
@@ -140,8 +140,8 @@ struct PassReduce : PassWork {
     combine(group, meeting, terms);
   }
 
-  template <class Group>
-  ONSTREAM_CALL void take_children(const Group& group, const Rendezvous<Group>& meeting, const Tree& tree,
+  template <Group G>
+  ONSTREAM_CALL void take_children(const G& group, const Rendezvous<G>& meeting, const Tree& tree,
                                    const Tree::TreeWindow& piece, bool staged) const {
     const bool down = kind == OpKind::all_reduce;
     const bool passes_output = down && !staged && longer() == 1;
@@ -176,8 +176,8 @@ struct PassReduce : PassWork {
     }
   }
 
-  template <class Group>
-  ONSTREAM_CALL void halve(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting) const {
+  template <Group G>
+  ONSTREAM_CALL void halve(const G& group, Session<G>& session, const Rendezvous<G>& meeting) const {
     const bool scatters = kind == OpKind::reduce_scatter;
     const bool staged = scatters || !meeting.direct();
     const Halving halving(*this, staged || longer() > 1 ? PassedFrom::in_stage : PassedFrom::in_output, longer());
@@ -211,8 +211,8 @@ struct PassReduce : PassWork {
   };
 
   // False: failed.
-  template <class Group>
-  ONSTREAM_CALL bool sum_halves(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting,
+  template <Group G>
+  ONSTREAM_CALL bool sum_halves(const G& group, Session<G>& session, const Rendezvous<G>& meeting,
                                 const Halving& halving, const Halving::HalvingWindow& window) const {
     const std::uint32_t me = view.rank;
     const Half whole{me, 0, halving.core, Is::input, Is::input, view.size == 1 ? Sum::whole : Sum::partial};
@@ -241,8 +241,8 @@ struct PassReduce : PassWork {
     return true;
   }
 
-  template <class Group>
-  ONSTREAM_CALL void add_up(const Group& group, const Rendezvous<Group>& meeting, const Halving& halving,
+  template <Group G>
+  ONSTREAM_CALL void add_up(const G& group, const Rendezvous<G>& meeting, const Halving& halving,
                             const Halving::HalvingWindow& window, const Half& half) const {
     const bool scatters = kind == OpKind::reduce_scatter;
     for (std::uint32_t i = 0; i < halving.spans(half.ranks); ++i) {
@@ -283,14 +283,14 @@ struct PassReduce : PassWork {
     }
   }
 
-  template <class Group>
-  ONSTREAM_BODY static const std::byte* posted(const Rendezvous<Group>& meeting, std::uint32_t rank, PostLine line) {
+  template <Group G>
+  ONSTREAM_BODY static const std::byte* posted(const Rendezvous<G>& meeting, std::uint32_t rank, PostLine line) {
     return reinterpret_cast<const std::byte*>(meeting.posted(rank, line));
   }
 
   // Every thread has the same packs of a piece each time.
-  template <class Group>
-  ONSTREAM_CALL void combine(const Group& group, const Rendezvous<Group>& meeting, const PassTerms& terms) const {
+  template <Group G>
+  ONSTREAM_CALL void combine(const G& group, const Rendezvous<G>& meeting, const PassTerms& terms) const {
     if constexpr (kLonger > 1) {
       if (longer() > 1 && terms.from_is != Is::result) return combine_unrounded(group, meeting, terms);
     }
@@ -304,8 +304,8 @@ struct PassReduce : PassWork {
     }
     Factor theirs = factor;
     if (scales_from && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLine::factor);
-    constexpr int kBytes = kSerial<Group> ? 1024 : 16;
-    constexpr int kPacks = kSerial<Group> ? 1 : 2;  // under way in a thread
+    constexpr int kBytes = kSerial<G> ? 1024 : 16;
+    constexpr int kPacks = kSerial<G> ? 1 : 2;  // under way in a thread
     using Adding = Accumulator<Rule, kBytes>;
     const auto number = [](const void* address) { return reinterpret_cast<std::uint64_t>(address); };
     const std::uint32_t access_width =
@@ -319,9 +319,9 @@ struct PassReduce : PassWork {
       for (int p = 0; p < kPacks; ++p) {
         const std::uint64_t place = (index + p * step) * kBytes;
         if (place >= terms.bytes) break;
-        from[p] = load_pack<Group, kBytes>(terms.from + place, terms.bytes - place, access_width);
+        from[p] = load_pack<G, kBytes>(terms.from + place, terms.bytes - place, access_width);
         if (terms.add != nullptr) {
-          add[p] = load_pack<Group, kBytes>(terms.add + place, terms.bytes - place, access_width);
+          add[p] = load_pack<G, kBytes>(terms.add + place, terms.bytes - place, access_width);
         }
       }
       ONSTREAM_UNROLL
@@ -334,20 +334,17 @@ struct PassReduce : PassWork {
         sum.start(from[p]);
         if (terms.add != nullptr) sum.take(op, add[p]);
         const Pack<kBytes> result = sum.finish(terms.sum == Sum::whole ? op : ReduceOp::sum, view.size);
-        if (terms.keep != nullptr)
-          store_pack<Group, kBytes>(terms.keep + place, result, terms.bytes - place, access_width);
-        if (terms.also != nullptr)
-          store_pack<Group, kBytes>(terms.also + place, result, terms.bytes - place, access_width);
+        if (terms.keep != nullptr) store_pack<G, kBytes>(terms.keep + place, result, terms.bytes - place, access_width);
+        if (terms.also != nullptr) store_pack<G, kBytes>(terms.also + place, result, terms.bytes - place, access_width);
       }
     }
   }
 
   // The same where partial sums are longer than results.
-  template <class Group>
-  ONSTREAM_CALL void combine_unrounded(const Group& group, const Rendezvous<Group>& meeting,
-                                       const PassTerms& terms) const {
-    constexpr int kBytes = kSerial<Group> ? 1024 : 8;
-    constexpr int kPacks = kSerial<Group> ? 1 : 2;
+  template <Group G>
+  ONSTREAM_CALL void combine_unrounded(const G& group, const Rendezvous<G>& meeting, const PassTerms& terms) const {
+    constexpr int kBytes = kSerial<G> ? 1024 : 8;
+    constexpr int kPacks = kSerial<G> ? 1 : 2;
     using Adding = Accumulator<Rule, kBytes>;
     const bool scales = op == ReduceOp::premulsum;
     const bool whole = terms.sum == Sum::whole;
@@ -362,19 +359,19 @@ struct PassReduce : PassWork {
     const auto load = [&](Adding& sum, const std::byte* from, Is is, Factor by, std::uint64_t place) {
       const std::uint64_t left = terms.bytes - place;
       if (is == Is::input) {
-        const Pack<kBytes> pack = load_pack<Group, kBytes>(from + place, left, access_width);
+        const Pack<kBytes> pack = load_pack<G, kBytes>(from + place, left, access_width);
         sum.start(scales ? Adding::scaled(pack, by) : pack);
       } else {
         using Unrounded = typename Adding::Unrounded;
-        sum.start_unrounded(load_pack<Group, sizeof(Unrounded)>(from + kLonger * place, kLonger * left, 16));
+        sum.start_unrounded(load_pack<G, sizeof(Unrounded)>(from + kLonger * place, kLonger * left, 16));
       }
     };
     const auto store = [&](std::byte* to, const Adding& sum, std::uint64_t place) {
       const std::uint64_t left = terms.bytes - place;
       if (to == nullptr) return;
-      if (whole) return store_pack<Group, kBytes>(to + place, sum.finish(op, view.size), left, access_width);
+      if (whole) return store_pack<G, kBytes>(to + place, sum.finish(op, view.size), left, access_width);
       using Unrounded = typename Adding::Unrounded;
-      store_pack<Group, sizeof(Unrounded)>(to + kLonger * place, sum.unrounded(), kLonger * left, 16);
+      store_pack<G, sizeof(Unrounded)>(to + kLonger * place, sum.unrounded(), kLonger * left, 16);
     };
     const std::uint64_t packs = (terms.bytes + kBytes - 1) / kBytes;
     const auto step = static_cast<std::uint64_t>(group.size());

@@ -35,8 +35,8 @@ struct RingPass {
     std::uint64_t piece = 0;
     std::uint64_t windows = 0;
   };
-  template <class Group>
-  ONSTREAM_BODY RingCut cut(const Group& group, bool staged, std::uint64_t longer = 1) const {
+  template <Group G>
+  ONSTREAM_BODY RingCut cut(const G& group, bool staged, std::uint64_t longer = 1) const {
     RingCut cut;
     cut.part = work.bytes;
     if (work.kind == OpKind::all_reduce) {

@@ -55,9 +55,9 @@ struct Tree {
 
   // One window on its way from the root to all: it lies in the root's `line` or, staged, in its second lot. False:
   // failed.
-  template <class Group>
-  ONSTREAM_CALL bool down(const Group& group, Session<Group>& session, const Rendezvous<Group>& meeting,
-                          const TreeWindow& piece, PostLine line, bool staged) const {
+  template <Group G>
+  ONSTREAM_CALL bool down(const G& group, Session<G>& session, const Rendezvous<G>& meeting, const TreeWindow& piece,
+                          PostLine line, bool staged) const {
     for (std::uint32_t step = 0; step < steps; ++step) {
       if (!session.meet(below_in(step))) return false;
       if (step + 1 != depth) continue;

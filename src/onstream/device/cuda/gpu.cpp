@@ -193,7 +193,7 @@ void Gpu::find_peers() {
 
 // Over NVLink, which has native atomics where PCIe has none. Of a GPU that this process cannot see nothing is known.
 void Gpu::find_whole_lines() {
-  constexpr int kFrom = 90;  // the compute capability of the GPUs that tests/native/ll128_lines.cpp is run on
+  constexpr int kFrom = 90;  // the compute capability of the GPUs that the test ll128_lines.cpp is run on
   if (capability_ < kFrom) return;
   whole_lines_to_ = {uuid_};
   for (const int other : may_reach_) {

@@ -1,4 +1,4 @@
-// The GPU's Group: the threads of one block. The interface is documented in device/kernel/group.hpp.
+// The GPU's Group: the threads of one block. The contract is the concept in device/kernel/group.hpp.
 //
 // System-scope accesses use PTX with explicit semantics (PTX ISA, "Memory Consistency Model"): peers are other GPUs,
 // and the host. 16-byte lines are volatile vector accesses: each 8-byte half is single-copy atomic, which is all that
@@ -28,7 +28,7 @@ class CudaGroup {
   ONSTREAM_BODY bool sync_or(bool mine) const { return __syncthreads_or(mine ? 1 : 0) != 0; }
 
   template <class Make>
-  ONSTREAM_BODY auto of_first(const Make& make) const {
+  ONSTREAM_BODY auto of_first(const Make& make) const -> decltype(make()) {
     return of_first_in_block(rank() == 0, make);
   }
 
@@ -265,7 +265,7 @@ class CudaGroup {
 
  protected:
   template <class Make>
-  ONSTREAM_BODY static auto of_first_in_block(bool first, const Make& make) {
+  ONSTREAM_BODY static auto of_first_in_block(bool first, const Make& make) -> decltype(make()) {
     auto& room = shared<decltype(make())>();
     __syncthreads();  // all have read the last call's value
     if (first) room = make();
@@ -338,5 +338,6 @@ class CudaGroup {
     }
   }
 };
+static_assert(Group<CudaGroup>);
 
 }  // namespace onstream

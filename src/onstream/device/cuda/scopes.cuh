@@ -11,7 +11,7 @@
 
 namespace onstream {
 
-// Each defines `rank()`, `size()` and the threads that `sync()` waits for.
+// Each defines `rank()`, `size()` and the threads that `sync()` waits for. Copies hide those of a whole block.
 template <class Scope>
 class CudaScope : public CudaGroup {
  public:
@@ -33,6 +33,18 @@ class CudaScope : public CudaGroup {
               static_cast<std::size_t>(scope.rank()),
           static_cast<std::size_t>(blocks()) * static_cast<std::size_t>(scope.size()));
   }
+  ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes, std::uint32_t part,
+                          std::uint32_t parts) const {
+    const auto& scope = static_cast<const Scope&>(*this);
+    const auto size = static_cast<std::size_t>(scope.size());
+    share(destination, source, bytes, part * size + static_cast<std::size_t>(scope.rank()), parts * size);
+  }
+  struct Flight {};  // nothing flies ahead
+  ONSTREAM_BODY static Flight fetch(const void*, std::size_t, std::uint32_t, std::uint32_t) { return {}; }
+  ONSTREAM_BODY void copy(const Flight&, void* destination, const void* source, std::size_t bytes, std::uint32_t part,
+                          std::uint32_t parts) const {
+    copy(destination, source, bytes, part, parts);
+  }
 
  protected:
   ONSTREAM_BODY static int thread_in_block() {
@@ -48,7 +60,7 @@ class ThreadScope : public CudaScope<ThreadScope> {
   ONSTREAM_BODY void sync() const {}
   ONSTREAM_BODY bool sync_or(bool mine) const { return mine; }
   template <class Make>
-  ONSTREAM_BODY auto of_first(const Make& make) const {
+  ONSTREAM_BODY auto of_first(const Make& make) const -> decltype(make()) {
     return make();
   }
 };
@@ -60,7 +72,7 @@ class WarpScope : public CudaScope<WarpScope> {
   ONSTREAM_BODY void sync() const { __syncwarp(); }
   ONSTREAM_BODY bool sync_or(bool mine) const { return __any_sync(0xffffffffu, mine) != 0; }
   template <class Make>
-  ONSTREAM_BODY auto of_first(const Make& make) const {
+  ONSTREAM_BODY auto of_first(const Make& make) const -> decltype(make()) {
     using Made = decltype(make());
     static_assert(std::is_trivially_copyable_v<Made> && sizeof(Made) % sizeof(unsigned) == 0);
     Made made{};
@@ -78,10 +90,12 @@ class BlockScope : public CudaScope<BlockScope> {
   ONSTREAM_BODY int rank() const { return thread_in_block(); }
   ONSTREAM_BODY int size() const { return threads_of_block(); }
   template <class Make>
-  ONSTREAM_BODY auto of_first(const Make& make) const {
+  ONSTREAM_BODY auto of_first(const Make& make) const -> decltype(make()) {
     return of_first_in_block(rank() == 0, make);
   }
 };
+
+static_assert(Group<ThreadScope> && Group<WarpScope> && Group<BlockScope>);
 
 ONSTREAM_BODY ThreadScope thread_scope(const CudaGroup&) { return {}; }
 ONSTREAM_BODY WarpScope warp_scope(const CudaGroup&) { return {}; }

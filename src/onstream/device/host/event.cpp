@@ -1,8 +1,8 @@
 // Setting an event, and waiting for one; all waiters of the process share one bell, which rings for those that sleep.
 #include "onstream/device/host/event.hpp"
 
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/host/patience.hpp"
-#include "onstream/device/kernel/group.hpp"
 
 namespace onstream::host {
 namespace {

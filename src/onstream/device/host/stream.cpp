@@ -10,9 +10,9 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/device.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/host/patience.hpp"
 #include "onstream/device/host/worker.hpp"
-#include "onstream/device/kernel/group.hpp"
 
 namespace onstream::host {
 namespace {

@@ -4,8 +4,8 @@
 // early when the thread that runs it is interrupted (device/kernel/interrupt.hpp): the world is then aborted anyway.
 #include <atomic>
 
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/host/task.hpp"
-#include "onstream/device/kernel/group.hpp"
 
 namespace onstream::host {
 

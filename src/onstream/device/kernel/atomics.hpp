@@ -6,17 +6,17 @@
 #include <type_traits>
 
 #include "onstream/device.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 
 namespace onstream {
 
 // Does it to the word and gives the old value. `set` gives nothing of use.
-template <class Group, class Word>
-ONSTREAM_BODY Word apply(const Group& group, AtomicOp op, Word* word, Word value, Word expected) {
+template <Group G, class Word>
+ONSTREAM_BODY Word apply(const G& group, AtomicOp op, Word* word, Word value, Word expected) {
   switch (op) {
     case AtomicOp::fetch: return group.load_relaxed(word);
     case AtomicOp::set:
-      if constexpr (std::is_same_v<Group, HostGroup>) {
+      if constexpr (std::is_same_v<G, HostGroup>) {
         group.store_release(word, value);  // as the host's other atomics, before which nobody fences
       } else {
         group.store_relaxed(word, value);
@@ -33,8 +33,8 @@ ONSTREAM_BODY Word apply(const Group& group, AtomicOp op, Word* word, Word value
 }
 
 // As above, for a word of 4 or 8 bytes at an address.
-template <class Group>
-ONSTREAM_BODY std::uint64_t apply(const Group& group, AtomicOp op, std::uint64_t address, unsigned width,
+template <Group G>
+ONSTREAM_BODY std::uint64_t apply(const G& group, AtomicOp op, std::uint64_t address, unsigned width,
                                   std::uint64_t value, std::uint64_t expected) {
   if (width == 8) return apply(group, op, reinterpret_cast<std::uint64_t*>(address), value, expected);
   return apply(group, op, reinterpret_cast<std::uint32_t*>(address), static_cast<std::uint32_t>(value),
@@ -42,8 +42,8 @@ ONSTREAM_BODY std::uint64_t apply(const Group& group, AtomicOp op, std::uint64_t
 }
 
 // Stores the old value of an atomic where its caller wants it: a word of the same width, or nowhere if that is 0.
-template <class Group>
-ONSTREAM_BODY void keep_old(const Group& group, std::uint64_t address, unsigned width, std::uint64_t old) {
+template <Group G>
+ONSTREAM_BODY void keep_old(const G& group, std::uint64_t address, unsigned width, std::uint64_t old) {
   if (address == 0) return;
   if (width == 8) {
     group.store_relaxed(reinterpret_cast<std::uint64_t*>(address), old);

@@ -76,8 +76,8 @@ ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
 }
 
 // Whether the word of 4 or 8 bytes at an address compares now. Acquires: stores before the word's are seen after it.
-template <class Group>
-ONSTREAM_BODY bool is_met(const Group& group, std::uint64_t address, unsigned width, const WordRange& range) {
+template <Group G>
+ONSTREAM_BODY bool is_met(const G& group, std::uint64_t address, unsigned width, const WordRange& range) {
   if (width == sizeof(std::uint64_t))
     return range.has(group.load_acquire(reinterpret_cast<const std::uint64_t*>(address)));
   return range.has(raised(group.load_acquire(reinterpret_cast<const std::uint32_t*>(address)), sizeof(std::uint32_t)));

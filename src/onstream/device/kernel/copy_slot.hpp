@@ -34,14 +34,14 @@ struct Copier {
   std::uint64_t lead = 0;  // the first bytes, which kernels write while the copy engine starts
 
   // As an op begins.
-  template <class Group>
-  ONSTREAM_EITHER std::uint64_t last_number(const Group& group) const {
+  template <Group G>
+  ONSTREAM_EITHER std::uint64_t last_number(const G& group) const {
     return group.load_relaxed(done);
   }
   // The source must be in memory before (stream order does that). `number` is the one after the last. An answer costs
   // the engine a few microseconds.
-  template <class Group>
-  ONSTREAM_EITHER void ask(const Group& group, std::uint64_t number, std::uint64_t destination, const void* source,
+  template <Group G>
+  ONSTREAM_EITHER void ask(const G& group, std::uint64_t number, std::uint64_t destination, const void* source,
                            std::uint64_t bytes, bool answered) const {
     CopySlot::CopyRequest& request = slot->requests[number % CopySlot::kDepth];
     group.store_relaxed(&request.destination, destination);
@@ -51,8 +51,8 @@ struct Copier {
     group.store_release(&slot->asked, number);  // pairs with CopyThread::serve
   }
   // For the only transfer of an op: all but its lead. Returns the request's number.
-  template <class Group>
-  ONSTREAM_EITHER std::uint64_t ask(const Group& group, std::uint64_t destination, const void* source,
+  template <Group G>
+  ONSTREAM_EITHER std::uint64_t ask(const G& group, std::uint64_t destination, const void* source,
                                     std::uint64_t bytes) const {
     const std::uint64_t number = last_number(group) + 1;
     ask(group, number, destination + lead, static_cast<const std::byte*>(source) + lead, bytes - lead, true);
@@ -60,20 +60,20 @@ struct Copier {
   }
   // Whether it has been copied: in a world that has failed requests are answered all the same. `wait` has the word that
   // says so, which is stored before anything is answered that way.
-  template <class Group>
-  ONSTREAM_EITHER bool is_done(const Group& group, const WaitView& wait, std::uint64_t number) const {
+  template <Group G>
+  ONSTREAM_EITHER bool is_done(const G& group, const WaitView& wait, std::uint64_t number) const {
     return is_answered(group, number) && (group.load_relaxed(wait.abort) & kWorldFailed) == 0;
   }
-  template <class Group>
-  ONSTREAM_EITHER Status await(const Group& group, const WaitView& wait, std::uint64_t number) const {
+  template <Group G>
+  ONSTREAM_EITHER Status await(const G& group, const WaitView& wait, std::uint64_t number) const {
     const Status status = wait_for_self(group, wait, [&] { return is_done(group, wait, number); });
     if (status != Status::ok) outlast(group, wait, number);
     return status;
   }
   // After a wait for a request was given up: waits until the engine touches that memory no more, which is soon if the
   // thread lives.
-  template <class Group>
-  ONSTREAM_EITHER_CALL void outlast(const Group& group, const WaitView& wait, std::uint64_t number) const {
+  template <Group G>
+  ONSTREAM_EITHER_CALL void outlast(const G& group, const WaitView& wait, std::uint64_t number) const {
     constexpr std::uint64_t kMostNs = 2'000'000'000;
     const std::uint64_t begin = group.now_ns();
     for (std::uint32_t round = 0; !is_answered(group, number) && group.now_ns() - begin < kMostNs; ++round) {
@@ -82,8 +82,8 @@ struct Copier {
   }
 
  private:
-  template <class Group>
-  ONSTREAM_EITHER bool is_answered(const Group& group, std::uint64_t number) const {
+  template <Group G>
+  ONSTREAM_EITHER bool is_answered(const G& group, std::uint64_t number) const {
     return group.load_acquire(done) >= number;
   }
 };

@@ -1,58 +1,16 @@
-// The interface a kernel body is written against, and its host implementation.
+// Group: the threads of one block, working together, as a kernel body sees them; and the words that mark device code.
 //
-// A Group is the threads of one block, working together. Everything below exists with the same name in
-// device/cuda/group.cuh:
-//
-//   rank(), size()        this thread in the group; block(), blocks(): this group in the grid
-//   sync()                barrier over the group; sync_or(bool): barrier that returns whether any thread said true
-//   of_first(make)        the value of make(), which the first thread alone calls, for all; barriers before and behind
-//   shared<T>()           a T of this group's, not initialised; behind sync() the others see a thread's stores
-//   load_relaxed, load_acquire, store_relaxed, store_release, add_system (relaxed)   on words of 32 and 64 bits that
-//     other ranks may touch (system scope)
-//   fetch_add_system, fetch_and_system, fetch_or_system, fetch_xor_system, swap_system, compare_swap_system   on
-//     such words too, with the old value; relaxed at least
-//   add, exchange, compare_swap   atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
-//   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
-//   store_subgroup(lines, mine), load_subgroup(lines)   of aligned 128 bytes, each thread of a subgroup - eight
-//     neighbouring threads, all of which come here - its own 16, in one access: a reader that sees one of them sees
-//     all, where Device::whole_lines_to says so. Behind sync_warp() or any_of_warp(): threads that branched before may
-//     still be apart
-//   sync_warp(), any_of_warp(bool)   all threads of this warp come together; whether any says so. The host's group is
-//     its own warp, and has no subgroups
-//   store_beside(word, value, data)   stores both words of an aligned 16 bytes: a reader that sees the value in
-//     `word` sees the data in the other one too
-//   fence()   acquire and release, system-wide: memory operations before it are seen before stores after it
-//   fence_all()   sequentially consistent, system-wide: of two threads that store, fence and load the other's
-//     word, at least one sees the other's store
-//   wait_dependency()   all that the stream did before is over, and seen
-//   launch_dependents()     of a warp: the stream's next kernel may start, and wait as this one did. The first warp
-//     of a block that says so speaks for the block
-//   early(value)   the word or address, computed here and not where it is used, which a compiler may put behind a wait
-//   settle(all)    the addresses and words in `all`, by exclusive or, are computed before the code that follows
-//   now_ns(), pause(n, spins)   a nanosecond clock; a waiting thread's n-th round (true: it was away)
-//   interrupted()   whether this thread shall give its wait up; asked when it was away
-//   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
-//   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
-//   copy_twice(destination, other, source, bytes)   the same to two places
-//
-// The host's group alone has carry(), which copies where one address may be a remote process address and says how that
-// went (kCrossMemory), and stores lines that are seen in the order in which it stores them (kStoresInOrder). It has one
-// thread; pause() yields early and then sleeps, so that many ranks share few cores.
+// The concept is the contract. device/host/group.hpp and device/cuda/group.cuh have its classes, scopes.hpp has Groups
+// of fewer threads. A body is a template over it and names no other thing of a device. Each thread makes each call for
+// itself, unless a line says that all threads make it; those calls block until all have come, the others do not block.
 #pragma once
 
-#include <sched.h>
-#include <time.h>
-
-#include <algorithm>
-#include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
 
-#include "onstream/base/clock.hpp"
-#include "onstream/device/kernel/host_turn.hpp"
-#include "onstream/device/kernel/interrupt.hpp"
-#include "onstream/device/kernel/remote_process.hpp"
+#include "onstream/error.hpp"
 
 // ONSTREAM_EITHER and ONSTREAM_EITHER_CALL are BODY and CALL for code that a file for nvcc may instantiate over both
 // groups: such code, for both sides, then calls members that one group alone has, of which nvcc warns unless it stands
@@ -89,243 +47,118 @@ struct alignas(16) Line {
   std::uint64_t high;
 };
 
-class HostGroup {
- public:
-  HostGroup(int block, int blocks) : block_(block), blocks_(blocks) {}
-
-  // Whether addresses may be remote process addresses (remote_process.hpp): then only carry() copies, and a copy may
-  // fail.
-  static constexpr bool kCrossMemory = true;
-  static constexpr bool kStoresInOrder = true;
-
-  int rank() const { return 0; }
-  int size() const { return 1; }
-  int block() const { return block_; }
-  int blocks() const { return blocks_; }
-
-  void sync() const {}
-  bool sync_or(bool mine) const { return mine; }
-  void sync_warp() const {}
-  bool any_of_warp(bool mine) const { return mine; }
-  template <class Make>
-  static auto of_first(const Make& make) {
-    return make();
-  }
-  template <class T>
-  static T& shared() {
-    static thread_local T room;
-    return room;
-  }
-
-  static std::uint64_t load_relaxed(const std::uint64_t* word) { return ref(word).load(std::memory_order_relaxed); }
-  static std::uint64_t load_acquire(const std::uint64_t* word) {
-    return ref(word).load(std::memory_order_acquire);  // pairs with store_release, fence() + store_relaxed
-  }
-  static void store_relaxed(std::uint64_t* word, std::uint64_t value) {
-    ref(word).store(value, std::memory_order_relaxed);
-  }
-  static void store_release(std::uint64_t* word, std::uint64_t value) {
-    ref(word).store(value, std::memory_order_release);  // pairs with load_acquire
-  }
-
-  static std::uint32_t load_relaxed(const std::uint32_t* word) { return ref(word).load(std::memory_order_relaxed); }
-  static void store_relaxed(std::uint32_t* word, std::uint32_t value) {
-    ref(word).store(value, std::memory_order_relaxed);
-  }
-  static std::uint32_t load_acquire(const std::uint32_t* word) {
-    return ref(word).load(std::memory_order_acquire);  // pairs with store_release
-  }
-  static void store_release(std::uint32_t* word, std::uint32_t value) {
-    ref(word).store(value, std::memory_order_release);  // pairs with load_acquire
-  }
-  static void add_system(std::uint32_t* word, std::uint32_t value) {
-    ref(word).fetch_add(value, std::memory_order_acq_rel);
-  }
-
-  static std::uint64_t add(std::uint64_t* word, std::uint64_t value) {
-    return ref(word).fetch_add(value, std::memory_order_acq_rel);
-  }
-  static void add_system(std::uint64_t* word, std::uint64_t value) {
-    ref(word).fetch_add(value, std::memory_order_acq_rel);
-  }
-  static std::uint64_t exchange(std::uint64_t* word, std::uint64_t value) {
-    return ref(word).exchange(value, std::memory_order_acq_rel);
-  }
-  static std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value) {
-    ref(word).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
-    return expected;
-  }
-
-  template <class Word>
-  static Word fetch_add_system(Word* word, Word value) {
-    return ref(word).fetch_add(value, std::memory_order_acq_rel);
-  }
-  template <class Word>
-  static Word fetch_and_system(Word* word, Word value) {
-    return modify(word, [value](Word old) { return old & value; });
-  }
-  template <class Word>
-  static Word fetch_or_system(Word* word, Word value) {
-    return modify(word, [value](Word old) { return old | value; });
-  }
-  template <class Word>
-  static Word fetch_xor_system(Word* word, Word value) {
-    return modify(word, [value](Word old) { return old ^ value; });
-  }
-  template <class Word>
-  static Word swap_system(Word* word, Word value) {
-    return ref(word).exchange(value, std::memory_order_acq_rel);
-  }
-  template <class Word>
-  static Word compare_swap_system(Word* word, Word expected, Word value) {
-    ref(word).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
-    return expected;
-  }
-
-  // Acquire and release cost nothing on x86-64 and make a line's arrival order the stores before it. The low half is
-  // stored last and loaded first: a reader that sees a new one sees the high half with it, regardless of the old
-  // content (lane/host/packed.hpp).
-  static Line load_line(const Line* line) {
-    const std::uint64_t low = load_acquire(&line->low);
-    return {low, load_acquire(&line->high)};
-  }
-  static void store_line(Line* line, Line value) {
-    store_release(&line->high, value.high);
-    store_release(&line->low, value.low);
-  }
-
-  static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
-    store_relaxed(word + (reinterpret_cast<std::uintptr_t>(word) % sizeof(Line) == 0 ? 1 : -1), data);
-    store_release(word, value);
-  }
-
-  template <class Word>
-  static Word early(Word value) {
-    return value;
-  }
-
-  static void settle(std::uint64_t) {}
-
-  static void wait_dependency() {}  // a stream of the host is one thread
-  static void launch_dependents() {}
-
-  static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-  static void fence_all() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-  static std::uint64_t now_ns() { return onstream::now_ns(); }
-  static bool interrupted() { return interrupt_hook != nullptr && interrupt_hook(); }
-
-  // Rounds below `spins` burn a few nanoseconds; then the core is given away; then the thread sleeps. On a busy machine
-  // each yield may take many milliseconds, so some of them count as sleep. Where ranks share no cores (`spins` is not
-  // 0) a yield takes 0.3 us, and a rank that is late by a part of its work, as those of a stencil are, finds its peers
-  // awake; to wake costs 110 us.
-  static constexpr std::uint32_t kFewYields = 256;
-  static constexpr std::uint32_t kManyYields = 4096;
-  static bool pause(std::uint32_t round, std::uint32_t spins = 1024) {
-    return pause(round, spins, spins == 0 ? kFewYields : kManyYields);
-  }
-  static bool pause(std::uint32_t round, std::uint32_t spins, std::uint32_t yields) {
-    constexpr std::uint32_t kYieldsASleep = 16;
-    if (round < spins) {
-      relax();
-      return false;
-    }
-    if (round < spins + yields) {
-      sched_yield();
-      return round % kYieldsASleep == 0;
-    }
-    const timespec nap{0, 50'000};
-    nanosleep(&nap, nullptr);
-    return true;
-  }
-
-  // The same where the thread moves the network along: each round looks there, and costs ten times as much. It sleeps
-  // on the network's descriptor, so it is late for a rank of its own host only.
-  static bool pause(std::uint32_t round, std::uint32_t spins, const HostTurn& turn) {
-    constexpr std::uint32_t kSpins = 256;
-    constexpr std::uint32_t kYields = 64;
-    constexpr std::uint64_t kNapNs = 50'000;
-    constexpr std::uint32_t kAsleepEvery = 256;  // rounds: a busy network shall not keep the thread from an interrupt
-    const bool counts = round % kAsleepEvery == kAsleepEvery - 1;
-    if (turn.move(turn.context) || round < std::min(spins, kSpins)) return counts;
-    if (round < spins + kYields) {
-      sched_yield();
-      return false;
-    }
-    turn.nap(turn.context, kNapNs);
-    return true;
-  }
-
-  void copy(void* destination, const void* source, std::size_t bytes) const {
-    copy(destination, source, bytes, static_cast<std::uint32_t>(block_), static_cast<std::uint32_t>(blocks_));
-  }
-  void copy(void* destination, const void* source, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
-    const std::size_t share = (bytes / parts + 63) / 64 * 64;
-    const std::size_t begin = std::min(bytes, share * part);
-    const std::size_t end = part + 1 == parts ? bytes : std::min(bytes, begin + share);
-    std::memcpy(static_cast<std::byte*>(destination) + begin, static_cast<const std::byte*>(source) + begin,
-                end - begin);
-  }
-  struct Flight {};
-  static Flight fetch(const void*, std::size_t, std::uint32_t, std::uint32_t) { return {}; }
-  void copy(const Flight&, void* destination, const void* source, std::size_t bytes, std::uint32_t part,
-            std::uint32_t parts) const {
-    copy(destination, source, bytes, part, parts);
-  }
-  void copy_alone(void* destination, const void* source, std::size_t bytes) const {
-    std::memcpy(destination, source, bytes);
-  }
-  void copy_twice(void* destination, void* other, const void* source, std::size_t bytes) const {
-    copy_alone(destination, source, bytes);
-    copy_alone(other, source, bytes);
-  }
-  static Status carry(void* destination, const void* source, std::size_t bytes) {
-    if (is_remote_process(destination) || is_remote_process(source))
-      return copy_cross_memory(destination, source, bytes);
-    std::memcpy(destination, source, bytes);
-    return Status::ok;
-  }
-
- private:
-  // fetch_or and its sisters of std::atomic_ref, as g++ 12.2 compiles them where a switch chooses among them, lose
-  // their operand (seen in Context::atomic_word at -O2); x86-64 has but this loop for them anyway.
-  template <class Word, class Change>
-  static Word modify(Word* word, const Change& change) {
-    Word old = ref(word).load(std::memory_order_relaxed);
-    while (!ref(word).compare_exchange_weak(old, change(old), std::memory_order_acq_rel)) {
-    }
-    return old;
-  }
-  template <class Word>
-  static std::atomic_ref<Word> ref(const Word* word) {
-    return std::atomic_ref<Word>(*const_cast<Word*>(word));
-  }
-  static void relax() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-  }
-
-  int block_;
-  int blocks_;
+// Which thread, and meeting the others: of the group, or of its warp. The host's group is its own warp.
+template <class G>
+concept MeetsThreads = requires(const G& group, bool mine, std::uint64_t (*make)()) {
+  { group.rank() } -> std::same_as<int>;  // the thread in the group
+  { group.size() } -> std::same_as<int>;
+  { group.block() } -> std::same_as<int>;  // the group in the grid
+  { group.blocks() } -> std::same_as<int>;
+  group.sync();                                   // a barrier: all threads
+  { group.sync_or(mine) } -> std::same_as<bool>;  // a barrier that returns whether any thread said true
+  // The value of make(), which the first thread alone calls, for all; barriers before and behind.
+  { group.of_first(make) } -> std::same_as<std::uint64_t>;
+  // Of this group, not initialised; behind sync() the others see a thread's stores.
+  { group.template shared<std::uint64_t>() } -> std::same_as<std::uint64_t&>;
+  group.sync_warp();                                  // all threads of this warp come together
+  { group.any_of_warp(mine) } -> std::same_as<bool>;  // they do, and whether any says so
 };
+
+// Words that other ranks may touch: system scope, relaxed at least. fetch and swap give the old value.
+template <class G, class Word>
+concept SharesWords = requires(const G& group, Word* word, const Word* source, Word value) {
+  { group.load_relaxed(source) } -> std::same_as<Word>;
+  { group.load_acquire(source) } -> std::same_as<Word>;
+  group.store_relaxed(word, value);
+  group.store_release(word, value);
+  group.add_system(word, value);
+  { group.fetch_add_system(word, value) } -> std::same_as<Word>;
+  { group.fetch_and_system(word, value) } -> std::same_as<Word>;
+  { group.fetch_or_system(word, value) } -> std::same_as<Word>;
+  { group.fetch_xor_system(word, value) } -> std::same_as<Word>;
+  { group.swap_system(word, value) } -> std::same_as<Word>;
+  { group.compare_swap_system(word, value, value) } -> std::same_as<Word>;
+};
+
+// Words of this rank's own device: device scope, relaxed, the old value.
+template <class G>
+concept OwnsWords = requires(const G& group, std::uint64_t* word, std::uint64_t value) {
+  { group.add(word, value) } -> std::same_as<std::uint64_t>;
+  { group.exchange(word, value) } -> std::same_as<std::uint64_t>;
+  { group.compare_swap(word, value, value) } -> std::same_as<std::uint64_t>;
+};
+
+// 16 bytes in one access.
+template <class G>
+concept SharesLines =
+    requires(const G& group, Line* line, const Line* source, Line both, std::uint64_t* word, std::uint64_t value) {
+      typename std::bool_constant<G::kStoresInOrder>;  // whether lines are seen in the order in which they are stored
+      { group.load_line(source) } -> std::same_as<Line>;  // each 8-byte half is atomic, the pair need not be
+      group.store_line(line, both);
+      // Stores a value and data, both words of an aligned 16 bytes: a reader that sees the value in `word` sees the
+      // data in the other one too.
+      group.store_beside(word, value, value);
+    };
+
+// Aligned 128 bytes, each thread of a subgroup - eight neighbouring threads, all of which come here - its own 16, in
+// one access: a reader that sees one of them sees all, where Device::whole_lines_to says so. Behind sync_warp() or
+// any_of_warp(): threads that branched before may still be apart.
+template <class G>
+concept HasSubgroups = requires(const G& group, Line* lines, const Line* source, Line mine) {
+  { group.load_subgroup(source) } -> std::same_as<Line>;
+  group.store_subgroup(lines, mine);
+};
+
+// Order and time.
+template <class G>
+concept KeepsOrder = requires(const G& group, std::uint64_t word, std::uint32_t round, std::uint32_t spins) {
+  // Acquire and release, system-wide: memory operations before it are seen before stores after it.
+  group.fence();
+  // Sequentially consistent, system-wide: of two threads that store, fence and load the other's word, at least one sees
+  // the other's store.
+  group.fence_all();
+  group.wait_dependency();  // all that the stream did before is over, and seen
+  // Of a warp: the stream's next kernel may start, and wait as this one did. The first warp of a block that says so
+  // speaks for the block.
+  group.launch_dependents();
+  // The word or address, computed here and not where it is used, which a compiler may put behind a wait.
+  { group.early(word) } -> std::same_as<std::uint64_t>;
+  group.settle(word);  // the addresses and words whose exclusive or this is are computed before the code that follows
+  { group.now_ns() } -> std::same_as<std::uint64_t>;
+  { group.pause(round, spins) } -> std::same_as<bool>;  // a waiting thread's n-th round; true: it was away
+  { group.interrupted() } -> std::same_as<bool>;        // whether it shall give its wait up; asked when it was away
+};
+
+// Copies, of which none is a barrier. Where an address may be a remote process address (kCrossMemory), carry() alone
+// copies there, and says how that went.
+template <class G>
+concept CopiesBytes = requires(const G& group, void* to, const void* from, std::size_t bytes, std::uint32_t part,
+                               const typename G::Flight& flight) {
+  typename std::bool_constant<G::kCrossMemory>;
+  group.copy(to, from, bytes);              // the whole grid copies, each group its share
+  group.copy(to, from, bytes, part, part);  // this group's share is `part` of `parts`
+  { group.fetch(from, bytes, part, part) } -> std::same_as<typename G::Flight>;  // the first loads of the copy below
+  group.copy(flight, to, from, bytes, part, part);
+  group.copy_alone(to, from, bytes);      // this group copies all of it
+  group.copy_twice(to, to, from, bytes);  // and to two places
+};
+template <class G>
+concept CarriesBytes = requires(const G& group, void* to, const void* from, std::size_t bytes) {
+  { group.carry(to, from, bytes) } -> std::same_as<Status>;
+};
+
+template <class G>
+concept Group =
+    MeetsThreads<G> && SharesWords<G, std::uint32_t> && SharesWords<G, std::uint64_t> && OwnsWords<G> &&
+    SharesLines<G> && KeepsOrder<G> && CopiesBytes<G> && (G::kCrossMemory ? CarriesBytes<G> : HasSubgroups<G>);
 
 // Whether this thread is of its block's last warp, which lets the next kernel in where a body does that itself.
 constexpr int kWarpThreads = 32;
 ONSTREAM_EITHER_BEGIN
-template <class Group>
-ONSTREAM_EITHER bool is_of_last_warp(const Group& group) {
+template <Group G>
+ONSTREAM_EITHER bool is_of_last_warp(const G& group) {
   return group.rank() / kWarpThreads == (group.size() - 1) / kWarpThreads;
 }
 ONSTREAM_EITHER_END
-
-// The host launcher of a body: its blocks one after the other.
-template <class Body>
-void host_entry(const void* body, int blocks) {
-  Body copy;
-  std::memcpy(&copy, body, sizeof(Body));
-  for (int block = 0; block < blocks; ++block) copy(HostGroup(block, blocks));
-}
 
 }  // namespace onstream

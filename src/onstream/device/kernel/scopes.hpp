@@ -4,7 +4,7 @@
 // NativeGroup is the group of the device that the code runs on, for the work of a single thread.
 #pragma once
 
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 
 #ifdef __CUDACC__
 #include "onstream/device/cuda/scopes.cuh"
@@ -19,6 +19,7 @@ class HostScope : public HostGroup {
  public:
   HostScope() : HostGroup(0, 1) {}
 };
+static_assert(Group<HostScope>);
 using ThreadScope = HostScope;
 using WarpScope = HostScope;
 using BlockScope = HostScope;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/kernel/wait.hpp"
 
 namespace onstream {

@@ -63,8 +63,8 @@ struct WaitView {
 
 // An op that passed its deadline, or was waiting when another rank's did, holds its stream until all have heard. Were
 // the stream's next ops to serve the ranks that wait, those that kept each other could not tell of it any more.
-template <class Group>
-ONSTREAM_EITHER_CALL void hold_back(const Group& group, const WaitView& view) {
+template <Group G>
+ONSTREAM_EITHER_CALL void hold_back(const G& group, const WaitView& view) {
   constexpr std::uint64_t kHostHearsNs = 500'000'000;  // mostly within 50 ms, the beat at which it looks
   constexpr std::uint64_t kPeersHearNs = 200'000'000;  // at once, where they get a core
   constexpr std::uint32_t kLookEvery = 64;             // the word lies across PCIe, and many threads may be here
@@ -80,8 +80,8 @@ ONSTREAM_EITHER_CALL void hold_back(const Group& group, const WaitView& view) {
 }
 
 // Leaves a fault for the host. Called by one thread.
-template <class Group>
-ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Status status, Fault fault) {
+template <Group G>
+ONSTREAM_EITHER_CALL void report(const G& group, const WaitView& view, Status status, Fault fault) {
   if (view.faults == nullptr) return;
   const std::uint64_t number = group.add(view.fault_count, 1);
   Fault* out = view.faults + number % kFaultSlots;
@@ -111,8 +111,8 @@ struct WaitCheck {
 // Whether the process stands still, or did, while this wait's deadline passed: then it goes on. While it stands still
 // the awake word does not change. Behind a stop, a wait goes on for as long as the process has ever stood still, and
 // for one more deadline at most. A process that stays stopped is bounded too.
-template <class Group>
-ONSTREAM_EITHER_CALL bool stands_still(const Group& group, const WaitView& view, std::uint64_t waited_ns) {
+template <Group G>
+ONSTREAM_EITHER_CALL bool stands_still(const G& group, const WaitView& view, std::uint64_t waited_ns) {
   constexpr std::uint64_t kLongestStopNs = 7ULL * 24 * 3600 * 1'000'000'000;
   constexpr std::uint64_t kBeatsWithinNs = 1'000'000'000;
   if (view.awake == 0 || waited_ns > kLongestStopNs) return false;
@@ -132,9 +132,9 @@ ONSTREAM_EITHER_CALL bool stands_still(const Group& group, const WaitView& view,
 }
 
 // All that a peer ever stored here came before the word that says it has left: one more look at the condition decides.
-template <class Group>
-ONSTREAM_EITHER_CALL WaitCheck look_up(const Group& group, const WaitView& view, std::uint64_t word,
-                                       std::uint64_t start_ns, bool slept) {
+template <Group G>
+ONSTREAM_EITHER_CALL WaitCheck look_up(const G& group, const WaitView& view, std::uint64_t word, std::uint64_t start_ns,
+                                       bool slept) {
   constexpr std::uint64_t kLeft = 1;
   const std::uint64_t left = (word & kPeerLeft) != 0 ? kLeft : 0;
   if ((word & kWorldFailed) != 0) {
@@ -155,16 +155,16 @@ ONSTREAM_EITHER_CALL WaitCheck look_up(const Group& group, const WaitView& view,
 struct Alone {
   ONSTREAM_EITHER bool all(bool mine) const { return mine; }
 };
-template <class Group>
+template <Group G>
 struct Warp {
-  const Group& group;
+  const G& group;
   ONSTREAM_EITHER bool all(bool mine) const { return !group.any_of_warp(!mine); }
 };
 
 // One round of a wait. A thread of the host moves the network along meanwhile, if its world has one: the word with its
 // address lies beside the awake words.
-template <class Group>
-ONSTREAM_EITHER bool pause_in_wait(const Group& group, const WaitView& view, std::uint32_t round) {
+template <Group G>
+ONSTREAM_EITHER bool pause_in_wait(const G& group, const WaitView& view, std::uint32_t round) {
   if constexpr (requires(const HostTurn& turn) { group.pause(round, view.spins, turn); }) {
     const std::uint64_t turn = view.awake == 0 ? 0 : group.load_relaxed(view.abort - view.awake + kHostTurnWord);
     if (turn != 0) return group.pause(round, view.spins, *reinterpret_cast<const HostTurn*>(turn));
@@ -175,8 +175,8 @@ ONSTREAM_EITHER bool pause_in_wait(const Group& group, const WaitView& view, std
 // Abort words lie across PCIe, so they are looked at (by `word()`) once in kAbortEvery rounds, and in every round in
 // which pause() slept. Rare code is not inlined: a kernel's first trip through its code comes from far away
 // (ARCHITECTURE.md).
-template <class Who, class Group, class Word, class Ready>
-ONSTREAM_EITHER Status wait_as(const Who& who, const Group& group, const WaitView& view, const Word& word,
+template <class Who, Group G, class Word, class Ready>
+ONSTREAM_EITHER Status wait_as(const Who& who, const G& group, const WaitView& view, const Word& word,
                                const Ready& ready) {
   constexpr std::uint32_t kAbortEvery = 1024;
   WaitCheck patience;
@@ -192,33 +192,33 @@ ONSTREAM_EITHER Status wait_as(const Who& who, const Group& group, const WaitVie
     slept = pause_in_wait(group, view, round);
   }
 }
-template <class Group, class Word, class Ready>
-ONSTREAM_EITHER Status wait_on(const Group& group, const WaitView& view, const Word& word, const Ready& ready) {
+template <Group G, class Word, class Ready>
+ONSTREAM_EITHER Status wait_on(const G& group, const WaitView& view, const Word& word, const Ready& ready) {
   return wait_as(Alone{}, group, view, word, ready);
 }
 
 // Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.
 // For an action of the peer whose abort word the view has.
-template <class Group, class Ready>
-ONSTREAM_EITHER Status wait_until(const Group& group, const WaitView& view, const Ready& ready) {
+template <Group G, class Ready>
+ONSTREAM_EITHER Status wait_until(const G& group, const WaitView& view, const Ready& ready) {
   return wait_on(group, view, [&] { return group.load_relaxed(view.abort); }, ready);
 }
 
 // For an action of this rank's own work: the wait goes on when the peer has left.
-template <class Group, class Ready>
-ONSTREAM_EITHER Status wait_for_self(const Group& group, const WaitView& view, const Ready& ready) {
+template <Group G, class Ready>
+ONSTREAM_EITHER Status wait_for_self(const G& group, const WaitView& view, const Ready& ready) {
   return wait_on(group, view, [&] { return group.load_relaxed(view.abort) & kWorldFailed; }, ready);
 }
 
 // The word of `peer`, or of any rank (-1), seen from a view that has the world's.
-template <class Group>
-ONSTREAM_EITHER std::uint64_t word_of_peer(const Group& group, const WaitView& view, std::int64_t peer) {
+template <Group G>
+ONSTREAM_EITHER std::uint64_t word_of_peer(const G& group, const WaitView& view, std::int64_t peer) {
   return group.load_relaxed(view.abort + kWordOfPeer + peer);
 }
 
 // For an action of `peer`, or of any rank (-1); the view has the world's abort word.
-template <class Group, class Ready>
-ONSTREAM_EITHER Status wait_for_peer(const Group& group, const WaitView& view, std::int64_t peer, const Ready& ready) {
+template <Group G, class Ready>
+ONSTREAM_EITHER Status wait_for_peer(const G& group, const WaitView& view, std::int64_t peer, const Ready& ready) {
   return wait_on(group, view, [&] { return word_of_peer(group, view, peer); }, ready);
 }
 

@@ -22,7 +22,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/device.hpp"
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 
 namespace onstream {
 

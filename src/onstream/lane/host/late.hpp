@@ -40,8 +40,8 @@ class LatePush {
       : words_(late_words(lane.peer_acks, lane.receives, number)), number_(number) {}
 
   // False: the receiver fetches the message.
-  template <class Group>
-  ONSTREAM_BODY bool begin(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY bool begin(const G& group) const {
     group.store_relaxed(words_.pushing, pushing_word(number_, Pushing::begins));
     group.fence_all();
     if (group.load_acquire(words_.fetching) < number_ + 1) return true;
@@ -49,14 +49,14 @@ class LatePush {
     return false;
   }
 
-  template <class Group>
-  ONSTREAM_BODY void end(const Group& group, Status status) const {
+  template <Group G>
+  ONSTREAM_BODY void end(const G& group, Status status) const {
     say(group, status == Status::ok ? Pushing::brought : Pushing::left);
   }
 
  private:
-  template <class Group>
-  ONSTREAM_BODY void say(const Group& group, Pushing what) const {
+  template <Group G>
+  ONSTREAM_BODY void say(const G& group, Pushing what) const {
     group.store_release(words_.pushing, pushing_word(number_, what));  // pairs with was_brought
   }
 
@@ -66,8 +66,8 @@ class LatePush {
 
 // The receiver's side, before it fetches message `number`: whether the sender has brought it already. All threads of
 // the first block.
-template <class Group>
-ONSTREAM_CALL Status was_brought(const Group& group, const WaitView& wait, const LaneView& lane, std::uint64_t number,
+template <Group G>
+ONSTREAM_CALL Status was_brought(const G& group, const WaitView& wait, const LaneView& lane, std::uint64_t number,
                                  bool& brought) {
   const LateWords words = late_words(lane.acks, lane.receives, number);
   Status status = Status::ok;

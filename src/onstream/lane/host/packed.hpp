@@ -19,15 +19,15 @@ constexpr std::uint64_t kMostFlagged = 64;  // bytes; a packed message is larger
 constexpr std::uint64_t kPackedFirst = kUnitBytes - sizeof(Line);
 constexpr std::uint64_t kPackedEach = kUnitBytes - sizeof(std::uint64_t);
 
-template <class Group>
+template <Group G>
 ONSTREAM_BOTH bool is_packed(std::uint64_t bytes) {
-  return Group::kStoresInOrder && bytes > kMostFlagged;
+  return G::kStoresInOrder && bytes > kMostFlagged;
 }
 
 // Units of a message that travels in the ring.
-template <class Group>
+template <Group G>
 ONSTREAM_BOTH std::uint64_t ring_units(std::uint64_t bytes) {
-  if (!is_packed<Group>(bytes)) return units_for(bytes);
+  if (!is_packed<G>(bytes)) return units_for(bytes);
   return 1 + (bytes - kPackedFirst + kPackedEach - 1) / kPackedEach;
 }
 
@@ -38,8 +38,8 @@ ONSTREAM_BODY std::size_t packed_part(std::ptrdiff_t left) {
 }
 
 // There is room.
-template <class Group>
-ONSTREAM_BODY void pack(const Group& group, const LaneView& lane, std::uint64_t head, std::uint64_t word,
+template <Group G>
+ONSTREAM_BODY void pack(const G& group, const LaneView& lane, std::uint64_t head, std::uint64_t word,
                         const void* source, std::uint64_t bytes) {
   const auto* from = static_cast<const std::byte*>(source) + kPackedFirst;
   const std::byte* const end = static_cast<const std::byte*>(source) + bytes;

@@ -14,6 +14,7 @@
 // device only. Only groups that know remote process addresses have these bodies: a GPU's kernels hold nothing of it.
 #pragma once
 
+#include "onstream/device/kernel/remote_process.hpp"
 #include "onstream/lane/memory/refusals.hpp"
 
 namespace onstream::lane {
@@ -57,9 +58,8 @@ inline std::uint64_t share_chunk(std::uint64_t bytes) {
 // Copies between addresses of which one may be a remote process address. One thread. Returns ok; unmapped; or, when the
 // peer's process is gone, aborted if the abort word is set within 2 s, as the mesh needs time to notice a death, else
 // unmapped: a peer that leaves takes its memory along.
-template <class Group>
-inline Status carry(const Group& group, const WaitView& wait, void* destination, const void* source,
-                    std::uint64_t bytes) {
+template <Group G>
+inline Status carry(const G& group, const WaitView& wait, void* destination, const void* source, std::uint64_t bytes) {
   const Status status = group.carry(destination, source, bytes);
   if (status != Status::aborted) return status;
   constexpr std::uint64_t kNewsTravelNs = 2'000'000'000;
@@ -69,9 +69,9 @@ inline Status carry(const Group& group, const WaitView& wait, void* destination,
 }
 
 // Why the receiver refused message `number`. The sender's.
-template <class Group>
-ONSTREAM_BODY Status why_refused(const Group& group, const LaneView& view, std::uint64_t number) {
-  if constexpr (Group::kCrossMemory) {
+template <Group G>
+ONSTREAM_BODY Status why_refused(const G& group, const LaneView& view, std::uint64_t number) {
+  if constexpr (G::kCrossMemory) {
     const Status why = refusal_of(group, refusals_of(view.acks, view.receives), number).why;
     if (why == Status::unmapped) return why;
   }
@@ -96,8 +96,8 @@ class Sharing {
 
   // Whether the side that can copy plainly is still given time, from the first such question on: as much as the system
   // would take, so that at worst the message takes twice as long.
-  template <class Group>
-  bool is_given_time(const Group& group) {
+  template <Group G>
+  bool is_given_time(const G& group) {
     constexpr std::uint64_t kCallNs = 1000;
     constexpr std::uint64_t kBytesPerNs = 13;
     constexpr std::uint64_t kMostNs = 100'000;
@@ -107,13 +107,13 @@ class Sharing {
     return now - given_since_ns_ < (call < kMostNs ? call : kMostNs);
   }
 
-  template <class Group>
-  bool has_ended(const Group& group) const {
+  template <Group G>
+  bool has_ended(const G& group) const {
     return group.load_acquire(ack_) / 2 >= number_ + 1;  // pairs with count_through
   }
   // How it ended, once it has; until then, ok.
-  template <class Group>
-  Status outcome(const Group& group) const {
+  template <Group G>
+  Status outcome(const G& group) const {
     const std::uint64_t ack = group.load_acquire(ack_);
     if (ack <= (number_ + 1) * 2) return Status::ok;
     return refusal_of(group, refusals_, number_).why;
@@ -121,8 +121,8 @@ class Sharing {
 
   std::uint64_t first_claim() const { return (number_ + 1) << kShareShift; }
 
-  template <class Group>
-  bool has_unclaimed(const Group& group) const {
+  template <Group G>
+  bool has_unclaimed(const G& group) const {
     return group.load_acquire(&share_->claim) - first_claim() < count_;  // pairs with CopySender::open
   }
 
@@ -131,8 +131,8 @@ class Sharing {
     std::uint64_t first;
     std::uint64_t chunks;  // 0: there are no more
   };
-  template <class Group>
-  Claim claim(const Group& group, std::uint64_t most) const {
+  template <Group G>
+  Claim claim(const G& group, std::uint64_t most) const {
     for (;;) {
       const std::uint64_t claim = group.load_acquire(&share_->claim);
       const std::uint64_t next = claim - first_claim();
@@ -149,8 +149,8 @@ class Sharing {
   }
 
   // Claimed chunks are in the destination, or never will be.
-  template <class Group>
-  void count_through(const Group& group, std::uint64_t chunks, Status status) const {
+  template <Group G>
+  void count_through(const G& group, std::uint64_t chunks, Status status) const {
     const std::uint64_t mine = status == Status::ok ? chunks : kLost + chunks;
     const std::uint64_t through = group.add(&share_->through, mine) + mine;  // orders the chunks of both before the ack
     if (through % kLost != count_) return;
@@ -170,8 +170,8 @@ class Sharing {
 
   // Claims and copies a chunk, or several if the copy is a system call. Returns aborted if the peer is gone; the
   // message then stays as it is.
-  template <class Group>
-  Status carry_next(const Group& group, std::byte* destination, const std::byte* source) const {
+  template <Group G>
+  Status carry_next(const G& group, std::byte* destination, const std::byte* source) const {
     const bool calls = is_remote_process(destination) || is_remote_process(source);
     const Claim mine = claim(group, calls ? call_chunks() : 1);
     if (mine.chunks == 0) return Status::ok;

@@ -13,8 +13,8 @@ class CopyReceiver : public Sharing {
 
   // Works and waits until the message has ended. Where the sender can copy plainly, as it was offered the place, and
   // this side cannot, the sender is given time first.
-  template <class Group>
-  Status take(const Group& group, std::byte* destination, const std::byte* source, bool offered) {
+  template <Group G>
+  Status take(const G& group, std::byte* destination, const std::byte* source, bool offered) {
     const bool is_left = offered && is_remote_process(source);
     Helper helper(wait_, view_);
     Status status = Status::ok;
@@ -30,8 +30,8 @@ class CopyReceiver : public Sharing {
   }
 
  private:
-  template <class Group>
-  CopyStep next(const Group& group, bool is_left) {
+  template <Group G>
+  CopyStep next(const G& group, bool is_left) {
     if (has_ended(group)) return CopyStep::end;
     if (!has_unclaimed(group)) return CopyStep::none;
     return is_left && is_given_time(group) ? CopyStep::none : CopyStep::carry;

@@ -13,15 +13,15 @@ class CopySender : public Sharing {
       : Sharing(wait, view, view.acks, number, bytes), view_(&view) {}
 
   // Whether the message's place is free: the last message in it has ended.
-  template <class Group>
-  bool is_free(const Group& group) const {
+  template <Group G>
+  bool is_free(const G& group) const {
     const std::uint64_t last = group.load_relaxed(&share_->claim) >> kShareShift;
     return last == 0 || group.load_acquire(ack_) / 2 >= last;
   }
 
   // Before the announcement. `peer_source` is the receiver's address of the source.
-  template <class Group>
-  void open(const Group& group, const void* source, std::uint64_t peer_source) const {
+  template <Group G>
+  void open(const G& group, const void* source, std::uint64_t peer_source) const {
     group.store_relaxed(&share_->through, 0);
     group.store_relaxed(&share_->source, reinterpret_cast<std::uint64_t>(source));
     group.store_relaxed(&share_->peer_source, peer_source);
@@ -30,8 +30,8 @@ class CopySender : public Sharing {
   }
 
   // Whether the message is a shared one.
-  template <class Group>
-  bool is_open(const Group& group) const {
+  template <Group G>
+  bool is_open(const G& group) const {
     return group.load_acquire(&share_->claim) >> kShareShift == number_ + 1;
   }
 
@@ -40,8 +40,8 @@ class CopySender : public Sharing {
     all     // makes system copies too
   };
   // Copies without waiting for anybody: plain copies, or one system call.
-  template <class Group>
-  Status lend(const Group& group, CopyMeans means) {
+  template <Group G>
+  Status lend(const G& group, CopyMeans means) {
     const auto* source = source_at(group);
     bool more = find(group) && (means == CopyMeans::all || !is_remote_process(destination_));
     while (more && has_unclaimed(group)) {
@@ -53,8 +53,8 @@ class CopySender : public Sharing {
   }
 
   // Works and waits until the message has ended.
-  template <class Group>
-  Status see_through(const Group& group) {
+  template <Group G>
+  Status see_through(const G& group) {
     Status status = Status::ok;
     for (CopyStep step = CopyStep::none; status == Status::ok && step != CopyStep::end;) {
       status = wait_until(group, wait_, [&] {
@@ -67,25 +67,25 @@ class CopySender : public Sharing {
   }
 
   // Does one step, if there is one that is not left to the receiver for good. Whether it did.
-  template <class Group>
-  bool help(const Group& group) {
+  template <Group G>
+  bool help(const G& group) {
     return next(group, false) == CopyStep::carry && carry_next(group, destination_, source_at(group)) == Status::ok;
   }
 
-  template <class Group>
-  bool has_work(const Group& group) const {
+  template <Group G>
+  bool has_work(const G& group) const {
     return has_unclaimed(group) && !has_ended(group);
   }
 
  private:
-  template <class Group>
-  const std::byte* source_at(const Group& group) const {
+  template <Group G>
+  const std::byte* source_at(const G& group) const {
     return reinterpret_cast<const std::byte*>(group.load_relaxed(&share_->source));
   }
 
   // Where the receive wants its data, once it has said so.
-  template <class Group>
-  bool find(const Group& group) {
+  template <Group G>
+  bool find(const G& group) {
     if (destination_ != nullptr) return true;
     Answered answer{Status::ok, Answer::refused, 0, 0};
     if (!answered(group, *view_, number_, answer) || bytes_ > answer.room) return false;
@@ -95,13 +95,13 @@ class CopySender : public Sharing {
   }
 
   // Whether the receiver copies this plainly where this side would call the system.
-  template <class Group>
-  bool is_left(const Group& group) const {
+  template <Group G>
+  bool is_left(const G& group) const {
     return is_remote_process(destination_) && !is_remote_process(group.load_relaxed(&share_->peer_source));
   }
 
-  template <class Group>
-  CopyStep next(const Group& group, bool takes_over) {
+  template <Group G>
+  CopyStep next(const G& group, bool takes_over) {
     if (has_ended(group)) return CopyStep::end;
     if (!has_unclaimed(group) || !find(group)) return CopyStep::none;
     return is_left(group) && (!takes_over || is_given_time(group)) ? CopyStep::none : CopyStep::carry;
@@ -118,8 +118,8 @@ class Helper {
   Helper(const WaitView& wait, const LaneView& view) : wait_(wait), view_(view), lender_(wait, view, 0, 0) {}
 
   // One step for the oldest message, if there is one to be done. Whether it did.
-  template <class Group>
-  bool help(const Group& group) {
+  template <Group G>
+  bool help(const G& group) {
     if (lends_ && !lender_.has_work(group)) lends_ = false;
     if (!lends_ && looks_++ % kEvery == kFirst) search(group);
     return lends_ && lender_.help(group);
@@ -129,8 +129,8 @@ class Helper {
   static constexpr int kEvery = 64;  // looks between searches, which look at every place
   static constexpr int kFirst = 8;
 
-  template <class Group>
-  void search(const Group& group) {
+  template <Group G>
+  void search(const G& group) {
     std::uint64_t oldest = 0;
     for (std::uint64_t place = 0; place < view_.receives; ++place) {
       const SharedCopyState* share = share_of(view_, view_.acks, place);

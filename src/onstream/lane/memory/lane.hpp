@@ -282,8 +282,8 @@ ONSTREAM_BODY void store_payload(void* destination, std::uint64_t bytes, std::ui
 }
 
 // One status for the whole group: ok only if every thread's is. A barrier.
-template <class Group>
-ONSTREAM_BODY Status agree(const Group& group, Status mine) {
+template <Group G>
+ONSTREAM_BODY Status agree(const G& group, Status mine) {
   if (!group.sync_or(mine != Status::ok)) return Status::ok;
   return mine != Status::ok ? mine : Status::aborted;
 }
@@ -305,8 +305,8 @@ ONSTREAM_BOTH bool loses_lane(Status status) { return status >= Status::timeout;
 
 // Stores one unit: two words, then padding. The header line goes last, so that a reader that sees it finds the rest on
 // the way.
-template <class Group>
-ONSTREAM_BODY void store_unit(const Group& group, const LaneView& view, std::uint64_t head, std::uint64_t word0,
+template <Group G>
+ONSTREAM_BODY void store_unit(const G& group, const LaneView& view, std::uint64_t head, std::uint64_t word0,
                               std::uint64_t word1) {
   for (std::uint32_t line = kUnitLines; line-- > 0;) {
     const LinePlace place = place_of(view, head, line);
@@ -321,8 +321,8 @@ struct DescriptorSnapshot {
   Line room;
   Line answer;
 };
-template <class Group>
-ONSTREAM_BODY DescriptorSnapshot read_descriptor(const Group& group, const ReceiveDescriptor* descriptor) {
+template <Group G>
+ONSTREAM_BODY DescriptorSnapshot read_descriptor(const G& group, const ReceiveDescriptor* descriptor) {
   return {group.load_line(&descriptor->number), group.load_line(&descriptor->address),
           group.load_line(&descriptor->bytes), group.load_line(&descriptor->answer)};
 }
@@ -346,21 +346,21 @@ ONSTREAM_BODY bool tells(const DescriptorSnapshot& snapshot, std::uint64_t numbe
 }
 
 // Whether the receiver has answered for message `number`; `out` gets the answer.
-template <class Group>
-ONSTREAM_BODY bool answered(const Group& group, const LaneView& view, std::uint64_t number, Answered& out) {
+template <Group G>
+ONSTREAM_BODY bool answered(const G& group, const LaneView& view, std::uint64_t number, Answered& out) {
   const DescriptorSnapshot lone = read_descriptor(group, view.descriptors + view.receives);
   const DescriptorSnapshot own = read_descriptor(group, view.descriptors + (number & (view.receives - 1)));
   return tells(lone, number, out) || tells(own, number, out);
 }
 
 // Two neighbouring words in one access.
-template <class Group>
-ONSTREAM_BODY Line load_pair(const Group& group, const std::uint64_t* first) {
+template <Group G>
+ONSTREAM_BODY Line load_pair(const G& group, const std::uint64_t* first) {
   return group.load_line(reinterpret_cast<const Line*>(first));
 }
 
-template <class Group>
-ONSTREAM_BODY void store_pair(const Group& group, std::uint64_t* first, std::uint64_t low, std::uint64_t high) {
+template <Group G>
+ONSTREAM_BODY void store_pair(const G& group, std::uint64_t* first, std::uint64_t low, std::uint64_t high) {
   group.store_line(reinterpret_cast<Line*>(first), {low, high});
 }
 
@@ -369,8 +369,8 @@ constexpr std::uint64_t kLost = std::uint64_t{1} << 32;
 
 // Counts a block that is through with the lane's counters and the op's buffer; true for the last, if none gave up: it
 // advances the counters. One thread of each block. Orders no other memory accesses.
-template <class Group>
-ONSTREAM_BODY bool last_to_finish(const Group& group, std::uint64_t* finished, bool gave_up) {
+template <Group G>
+ONSTREAM_BODY bool last_to_finish(const G& group, std::uint64_t* finished, bool gave_up) {
   if (group.blocks() == 1) return !gave_up;
   const std::uint64_t before = group.add(finished, gave_up ? kLost + 1 : 1);
   if (before % kLost + 1 != static_cast<std::uint64_t>(group.blocks())) return false;
@@ -399,21 +399,21 @@ ONSTREAM_BODY Fault of_ticket(Fault fault, const Ticket& ticket) {
 enum class Look : std::int32_t { wait, once, finish };
 
 // Tells the request's wait which message it is about. One thread.
-template <class Group>
-ONSTREAM_BODY void number_ticket(const Group& group, const Ticket& ticket, std::uint64_t number) {
+template <Group G>
+ONSTREAM_BODY void number_ticket(const G& group, const Ticket& ticket, std::uint64_t number) {
   if (ticket.numbered == nullptr) return;
   group.store_relaxed(&ticket.numbered->number, number);
   group.store_release(&ticket.numbered->use, ticket.use);  // pairs with is_numbered
 }
 
-template <class Group>
-ONSTREAM_BODY bool is_numbered(const Group& group, const Ticket& ticket) {
+template <Group G>
+ONSTREAM_BODY bool is_numbered(const G& group, const Ticket& ticket) {
   return group.load_acquire(&ticket.numbered->use) == ticket.use;
 }
 
 // Tells the host how an op with a request ended. One thread.
-template <class Group>
-ONSTREAM_BODY void settle(const Group& group, const Ticket& ticket, Status status, std::uint64_t received) {
+template <Group G>
+ONSTREAM_BODY void settle(const G& group, const Ticket& ticket, Status status, std::uint64_t received) {
   if (ticket.status == nullptr) return;
   group.store_relaxed(ticket.received, received);
   group.store_release(ticket.status, static_cast<std::uint64_t>(status));  // pairs with the host's acquire

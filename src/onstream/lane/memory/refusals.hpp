@@ -16,11 +16,11 @@ ONSTREAM_BOTH std::uint64_t* refusals_of(std::uint64_t* acks, std::uint64_t rece
 }
 
 // One thread, before the ack.
-template <class Group>
-ONSTREAM_CALL void note_refusal(const Group& group, std::uint64_t* refusals, std::uint64_t number, Status why,
+template <Group G>
+ONSTREAM_CALL void note_refusal(const G& group, std::uint64_t* refusals, std::uint64_t number, Status why,
                                 std::uint64_t room) {
   std::uint64_t before = 0;
-  if constexpr (Group::kCrossMemory) {
+  if constexpr (G::kCrossMemory) {
     before = group.add(refusals, 1);
   } else {  // an atomic across PCIe is none
     before = group.load_relaxed(refusals);
@@ -39,8 +39,8 @@ struct Refusal {
 
 // Whether a message was refused, and why, once its ack has come, or the ack of a later one in its place. Where the list
 // has lost notes as old as the message, a false alarm is better than a loss that nobody hears of.
-template <class Group>
-ONSTREAM_CALL Refusal refusal_of(const Group& group, const std::uint64_t* refusals, std::uint64_t number) {
+template <Group G>
+ONSTREAM_CALL Refusal refusal_of(const G& group, const std::uint64_t* refusals, std::uint64_t number) {
   std::uint64_t oldest = ~std::uint64_t{0};
   for (std::uint64_t i = 0; i < kRefusals; ++i) {
     const std::uint64_t* note = refusals + 1 + 2 * i;

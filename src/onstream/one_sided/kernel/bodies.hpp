@@ -15,8 +15,8 @@ struct TeamBarrier {
   TeamView team;
   std::uint32_t late = 0;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (late != 0) group.wait_dependency();
     const std::uint64_t mine = group.load_relaxed(team.number) + 1;
     group.sync_or(mine == 0);  // every thread has read it, and not only asked for it
@@ -43,8 +43,8 @@ struct Walk {
   std::uint64_t bytes;
   std::uint32_t access_width;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     copy_part(group, {to, &to_layout}, {from, &from_layout}, bytes, access_width,
               static_cast<std::uint32_t>(group.block()), static_cast<std::uint32_t>(group.blocks()));
     group.fence();
@@ -63,8 +63,8 @@ struct WaitMany {
   std::uint64_t* indices;
   Many many;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (many == Many::all) return await_all(group);
     if (group.rank() != 0) return;
     std::uint64_t one = count;
@@ -86,24 +86,24 @@ struct WaitMany {
   }
   ONSTREAM_BODY bool takes_part(std::uint64_t i) const { return left_out == nullptr || left_out[i] == 0; }
 
-  template <class Group>
-  ONSTREAM_BODY void await_all(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void await_all(const G& group) const {
     const auto stride = static_cast<std::uint64_t>(group.size());
     for (auto i = static_cast<std::uint64_t>(group.rank()); i < count; i += stride) {
       if (takes_part(i) && await(group, wait, step(i)) != Status::ok) return;
     }
   }
   // The first word from `from` on that compares; count: none.
-  template <class Group>
-  ONSTREAM_BODY std::uint64_t next(const Group& group, std::uint64_t from) const {
+  template <Group G>
+  ONSTREAM_BODY std::uint64_t next(const G& group, std::uint64_t from) const {
     const WordRange range = range_of(first);
     for (std::uint64_t i = from; i < count; ++i) {
       if (takes_part(i) && is_met(group, step(i), range)) return i;
     }
     return count;
   }
-  template <class Group>
-  ONSTREAM_BODY void tell(const Group& group, Status status) const {
+  template <Group G>
+  ONSTREAM_BODY void tell(const G& group, Status status) const {
     const std::uint64_t comparison = comparison_code(first.compare, first.sign);
     report(group, wait, status, word_fault(kAnyRank, first.width, first.source, comparison, first.target));
   }

@@ -23,21 +23,21 @@ ONSTREAM_BOTH AtomicOp op_of(const Step& atomic) { return static_cast<AtomicOp>(
 ONSTREAM_BOTH WordRange range_of(const Step& step) {
   return onstream::range_of(step.compare, step.sign, step.source, step.width);
 }
-template <class Group>
-ONSTREAM_BODY bool is_met(const Group& group, const Step& step, const WordRange& range) {
+template <Group G>
+ONSTREAM_BODY bool is_met(const G& group, const Step& step, const WordRange& range) {
   return onstream::is_met(group, step.target, step.width, range);
 }
 
-template <class Group>
-ONSTREAM_BODY bool is_claimed(const Group& group, const Step& step) {
+template <Group G>
+ONSTREAM_BODY bool is_claimed(const G& group, const Step& step) {
   if (group.compare_swap(reinterpret_cast<std::uint64_t*>(step.target), 0, step.source) != 0) return false;
   group.fence();  // pairs with the release of the store that gave the word back
   return true;
 }
 
 // Waits in the calling thread until ready(); leaves a fault if that ends otherwise.
-template <class Group, class Ready>
-ONSTREAM_BODY Status await_by(const Group& group, const WaitView& view, const Step& step, const Ready& ready) {
+template <Group G, class Ready>
+ONSTREAM_BODY Status await_by(const G& group, const WaitView& view, const Step& step, const Ready& ready) {
   const Status status = wait_for_peer(group, view, step.peer, ready);
   if (status != Status::ok) [[unlikely]] {
     const std::uint64_t comparison = comparison_code(step.compare, step.sign);
@@ -46,8 +46,8 @@ ONSTREAM_BODY Status await_by(const Group& group, const WaitView& view, const St
   return status;
 }
 
-template <class Group>
-ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step& step) {
+template <Group G>
+ONSTREAM_BODY Status await(const G& group, const WaitView& view, const Step& step) {
   const WordRange range = range_of(step);
   return await_by(group, view, step,
                   [&] { return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step, range); });
@@ -66,8 +66,8 @@ ONSTREAM_BOTH bool tells(const Step& step) {
 }
 
 // The calling thread does a step that tells().
-template <class Group>
-ONSTREAM_BODY void write(const Group& group, const Step& step) {
+template <Group G>
+ONSTREAM_BODY void write(const G& group, const Step& step) {
   if (step.kind == StepKind::beside) {
     const std::uint64_t data = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(step.source));
     group.store_beside(reinterpret_cast<std::uint64_t*>(step.target), step.bytes, data);
@@ -102,8 +102,8 @@ struct Steps {
   bool follows = false;             // a launch before this one waits too, and may have ended the list
   Step steps[kMost];
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (follows && group.sync_or(group.rank() == 0 && group.load_relaxed(ended) != 0)) return;
     bool fenced = true;
     int i = 0;
@@ -143,8 +143,8 @@ struct Steps {
  private:
   // Whether this block has come here last of all: its stores behind a fence of its own, which on a GPU is part of a
   // release store of system scope, then tell of the others' stores too.
-  template <class Group>
-  ONSTREAM_CALL bool is_last(const Group& group) const {
+  template <Group G>
+  ONSTREAM_CALL bool is_last(const G& group) const {
     group.sync();
     bool last = false;
     if (group.rank() == 0) {
@@ -169,8 +169,8 @@ struct Steps {
   ONSTREAM_BODY bool resets(int i) const {
     return i > 0 && releases(steps[i]) && steps[i - 1].kind == StepKind::wait && steps[i - 1].target == steps[i].target;
   }
-  template <class Group>
-  ONSTREAM_BODY static void reset(const Group& group, const Step& step) {
+  template <Group G>
+  ONSTREAM_BODY static void reset(const G& group, const Step& step) {
     if (step.width == 8) {
       group.store_relaxed(reinterpret_cast<std::uint64_t*>(step.target), step.source);
     } else {
@@ -179,8 +179,8 @@ struct Steps {
   }
 
   // Words of 4 and 8 bytes go whole: a reader sees the old value or the new one.
-  template <class Group>
-  ONSTREAM_BODY static void move(const Group& group, const Step& step) {
+  template <Group G>
+  ONSTREAM_BODY static void move(const G& group, const Step& step) {
     if (is_word<std::uint64_t>(step) || is_word<std::uint32_t>(step)) {
       if (group.block() != 0 || group.rank() != 0) return;
       if (step.bytes == sizeof(std::uint64_t)) {
@@ -196,8 +196,8 @@ struct Steps {
   }
 
   // One thread each.
-  template <class Group>
-  ONSTREAM_CALL static void change(const Group& group, const Step& step) {
+  template <Group G>
+  ONSTREAM_CALL static void change(const G& group, const Step& step) {
     std::uint64_t expected = 0;
     if (op_of(step) == AtomicOp::compare_swap) {
       expected = step.width == 8 ? *reinterpret_cast<const std::uint64_t*>(step.bytes)
@@ -213,24 +213,24 @@ struct OneWait {
   WaitView wait;
   Step step;
 
-  template <class Group>
-  ONSTREAM_BODY WordRange prepare(const Group&) const {
+  template <Group G>
+  ONSTREAM_BODY WordRange prepare(const G&) const {
     return range_of(step);
   }
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     (*this)(group, prepare(group));
   }
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const WordRange& range) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group, const WordRange& range) const {
     if (group.rank() == 0) (void)await_by(group, wait, step, [&] { return is_met(group, step, range); });
   }
 };
 struct OneWrite {
   Step step;
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.rank() != 0) return;
     write(group, step);
     if (step.kind == StepKind::beside) group.fence();  // as in a list: a later op may tell of the word beside it

@@ -39,12 +39,12 @@ struct Body {
   };
 
   // Reads nothing that a launch changes, so a GPU does it before earlier work has finished (device/cuda/entry.cuh).
-  template <class Group>
-  ONSTREAM_BODY BlockWork prepare(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY BlockWork prepare(const G& group) const {
     BlockWork held;
     held.block = view.blocks[view.first_block + static_cast<std::uint32_t>(group.block())];
     const ItemSpan moves = held.block.moves;
-    if (kSerial<Group> || moves.last - moves.first != 1) return held;
+    if (kSerial<G> || moves.last - moves.first != 1) return held;
     const WorkItem item = view.items[moves.first];
     const Task& task = view.tasks[item.task];
     const bool plain = task.to_layout.dims == 0 && task.from_layout.dims == 0;
@@ -54,13 +54,13 @@ struct Body {
     return held;
   }
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     (*this)(group, prepare(group));
   }
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const BlockWork& held) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group, const BlockWork& held) const {
     const Block& block = held.block;
     Epoch* const own_epoch = view.epochs + view.first_block + static_cast<std::uint32_t>(group.block());
     const std::uint64_t epoch = group.load_relaxed(own_epoch) + 1;
@@ -93,10 +93,10 @@ struct Body {
  private:
   // Tells the peers that wait for it that this launch runs: its destinations may be written, its sources are ready.
   // Relaxed is enough for the former on a GPU, as the kernel that read a destination has finished.
-  template <class Group>
-  ONSTREAM_BODY void announce(const Group& group, std::uint64_t epoch) const {
+  template <Group G>
+  ONSTREAM_BODY void announce(const G& group, std::uint64_t epoch) const {
     for (std::uint32_t i = group.rank(); i < view.announce_count; i += group.size()) {
-      if (kSerial<Group> || view.announce_release != 0) {
+      if (kSerial<G> || view.announce_release != 0) {
         group.store_release(view.announce[i], epoch);  // pairs with the acquires of move() and has_started()
       } else {
         group.store_relaxed(view.announce[i], epoch);
@@ -106,19 +106,19 @@ struct Body {
   }
 
   // Comes before a relaxed store that tells a peer of the whole grid's work. The host's stores that tell are releases.
-  template <class Group>
-  ONSTREAM_BODY static void fence_grid(const Group& group) {
-    if constexpr (!kSerial<Group>) group.fence();
+  template <Group G>
+  ONSTREAM_BODY static void fence_grid(const G& group) {
+    if constexpr (!kSerial<G>) group.fence();
   }
 
   // Whether a slot may be written. The data does not depend on anything the peer did, so a GPU needs no acquire.
-  template <class Group>
-  ONSTREAM_BODY static bool has_started(const Group& group, const std::uint64_t* word, std::uint64_t epoch) {
-    return reached(kSerial<Group> ? group.load_acquire(word) : group.load_relaxed(word), epoch);
+  template <Group G>
+  ONSTREAM_BODY static bool has_started(const G& group, const std::uint64_t* word, std::uint64_t epoch) {
+    return reached(kSerial<G> ? group.load_acquire(word) : group.load_relaxed(word), epoch);
   }
 
-  template <class Group>
-  ONSTREAM_BODY void send_signals(const Group& group, ItemSpan signals) const {
+  template <Group G>
+  ONSTREAM_BODY void send_signals(const G& group, ItemSpan signals) const {
     fence_grid(group);  // pairs with the acquire of a wait for the counter
     for (std::uint32_t i = signals.first; i < signals.last; ++i) {
       const SignalView& signal = view.signals[i];
@@ -130,8 +130,8 @@ struct Body {
     }
   }
 
-  template <class Group>
-  ONSTREAM_CALL static void change(const Group& group, const SignalView& atomic) {
+  template <Group G>
+  ONSTREAM_CALL static void change(const G& group, const SignalView& atomic) {
     const auto word = reinterpret_cast<std::uint64_t>(atomic.counter);
     keep_old(group, atomic.old, atomic.width,
              apply(group, atomic.op, word, atomic.width, atomic.value, atomic.expected));
@@ -139,8 +139,8 @@ struct Body {
 
   // --- path ll ---
 
-  template <class Group>
-  ONSTREAM_BODY bool pack(const Group& group, ItemSpan items, std::uint64_t epoch, bool failed) const {
+  template <Group G>
+  ONSTREAM_BODY bool pack(const G& group, ItemSpan items, std::uint64_t epoch, bool failed) const {
     const ThreadTeam team(group);
     bool good = true;
     for (std::uint32_t i = items.first + team.index; i < items.last && good && !failed; i += team.teams) {
@@ -156,8 +156,8 @@ struct Body {
     return good;
   }
 
-  template <class Group>
-  ONSTREAM_BODY bool unpack(const Group& group, ItemSpan items, std::uint64_t epoch, bool failed) const {
+  template <Group G>
+  ONSTREAM_BODY bool unpack(const G& group, ItemSpan items, std::uint64_t epoch, bool failed) const {
     const ThreadTeam team(group);
     bool good = true;
     for (std::uint32_t i = items.first + team.index; i < items.last && good && !failed; i += team.teams) {
@@ -170,12 +170,12 @@ struct Body {
     return good;
   }
 
-  template <class ThreadTeam, class Group>
-  ONSTREAM_BODY void pack_lines(const Group& group, const ThreadTeam& team, const WorkItem& item, const Task& task,
+  template <class ThreadTeam, Group G>
+  ONSTREAM_BODY void pack_lines(const G& group, const ThreadTeam& team, const WorkItem& item, const Task& task,
                                 std::uint64_t epoch) const {
     Line* slot = task.slots + (epoch & 1) * task.slot_lines;
     const std::uint32_t flag = flag_of(epoch);
-    if constexpr (kSerial<Group>) {
+    if constexpr (kSerial<G>) {
       Cursor cursor(task.from_layout, item.begin * kLineData);
       for (std::uint64_t line = item.begin; line < item.end; ++line) {
         std::uint64_t data = 0;
@@ -196,8 +196,8 @@ struct Body {
     }
   }
 
-  template <class ThreadTeam, class Group>
-  ONSTREAM_BODY bool unpack_lines(const Group& group, const ThreadTeam& team, const WorkItem& item, const Task& task,
+  template <class ThreadTeam, Group G>
+  ONSTREAM_BODY bool unpack_lines(const G& group, const ThreadTeam& team, const WorkItem& item, const Task& task,
                                   std::uint64_t epoch, std::uint64_t& start_ns) const {
     const Line* slot = task.slots + (epoch & 1) * task.slot_lines;
     const std::uint32_t flag = flag_of(epoch);
@@ -246,11 +246,11 @@ struct Body {
     return data;
   }
 
-  template <class Group>
-  ONSTREAM_BODY static void scatter(const Group&, const Task& task, std::uint64_t line, std::uint64_t data) {
+  template <Group G>
+  ONSTREAM_BODY static void scatter(const G&, const Task& task, std::uint64_t line, std::uint64_t data) {
     const std::uint64_t position = line * kLineData;
     const std::uint64_t count = line_bytes(task, line);
-    if constexpr (kSerial<Group>) {
+    if constexpr (kSerial<G>) {
       Cursor(task.to_layout, position).write(&data, task.to, count);
       return;
     }
@@ -265,8 +265,8 @@ struct Body {
 
   // --- straight from layout to layout ---
 
-  template <class Group>
-  ONSTREAM_BODY bool move(const Group& group, const Block& block, std::uint64_t epoch, bool failed) const {
+  template <Group G>
+  ONSTREAM_BODY bool move(const G& group, const Block& block, std::uint64_t epoch, bool failed) const {
     const ItemSpan items = block.moves;
     if (items.first == items.last) return true;
     bool good = !failed;
@@ -288,9 +288,9 @@ struct Body {
         copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.access_width,
                   item.begin, task.parts);
       }
-      if constexpr (kSerial<Group>) complete(group, task, item.begin, epoch);
+      if constexpr (kSerial<G>) complete(group, task, item.begin, epoch);
     }
-    if constexpr (!kSerial<Group>) {
+    if constexpr (!kSerial<G>) {
       good = !group.sync_or(!good);
       for (std::uint32_t i = items.first + group.rank(); i < items.last && good; i += group.size()) {
         complete(group, view.tasks[view.items[i].task], view.items[i].begin, epoch);
@@ -300,9 +300,9 @@ struct Body {
   }
 
   // The same for a block whose only move is a plain one: the source is on its way before anything else is known.
-  template <class Group>
-  ONSTREAM_BODY bool run(const Group& group, const OnlyMove& errand, std::uint64_t epoch, bool failed) const {
-    typename Group::Flight flight{};
+  template <Group G>
+  ONSTREAM_BODY bool run(const G& group, const OnlyMove& errand, std::uint64_t epoch, bool failed) const {
+    typename G::Flight flight{};
     if (errand.pulls == 0) flight = group.fetch(errand.from, errand.bytes, errand.part, errand.parts);
     const Task& task = *errand.task;
     bool good = !failed;
@@ -325,8 +325,8 @@ struct Body {
   }
 
   // One part of a move is through, and all threads of the block have been at a barrier since.
-  template <class Group>
-  ONSTREAM_BODY void complete(const Group& group, const Task& task, std::uint32_t part, std::uint64_t epoch) const {
+  template <Group G>
+  ONSTREAM_BODY void complete(const G& group, const Task& task, std::uint32_t part, std::uint64_t epoch) const {
     if (task.flag != nullptr) {
       group.store_release(task.flag + part, epoch * kPartsOfFlag + task.parts);  // pairs with await()
     }
@@ -342,15 +342,15 @@ struct Body {
     send_signals(group, chain.signals);
   }
 
-  template <class Group>
-  ONSTREAM_CALL static bool compares(const Group& group, const Task& task) {
+  template <Group G>
+  ONSTREAM_CALL static bool compares(const G& group, const Task& task) {
     const auto word = reinterpret_cast<std::uint64_t>(task.flag);
     return is_met(group, word, task.width, range_of(task.compare, task.sign, task.value, task.width));
   }
 
   // Whether parts own, own + step, ... of an awaited move are there, or the awaited word compares as it has to.
-  template <class Group>
-  ONSTREAM_BODY static bool is_there(const Group& group, const Task& task, std::uint64_t epoch, std::uint32_t own,
+  template <Group G>
+  ONSTREAM_BODY static bool is_there(const G& group, const Task& task, std::uint64_t epoch, std::uint32_t own,
                                      std::uint32_t step) {
     if (task.kind == OpKind::wait) {
       if (own != 0) return true;
@@ -370,8 +370,8 @@ struct Body {
     return true;
   }
 
-  template <class Group>
-  ONSTREAM_BODY bool await(const Group& group, const Block& block, std::uint64_t epoch, bool failed) const {
+  template <Group G>
+  ONSTREAM_BODY bool await(const G& group, const Block& block, std::uint64_t epoch, bool failed) const {
     const ItemSpan items = block.awaits;
     if (items.first == items.last) return true;
     bool good = !failed;
@@ -402,8 +402,8 @@ struct Body {
 
   // A warp, or the host's one thread.
   struct ThreadTeam {
-    template <class Group>
-    ONSTREAM_BODY explicit ThreadTeam(const Group& group)
+    template <Group G>
+    ONSTREAM_BODY explicit ThreadTeam(const G& group)
         : width(group.size() < 32 ? group.size() : 32),
           index(static_cast<std::uint32_t>(group.rank()) / width),
           tag(static_cast<std::uint32_t>(group.rank()) % width),
@@ -415,20 +415,20 @@ struct Body {
   };
 
   // The time, for the one thread that measures an ll task; 0 for all others.
-  template <class Group, class ThreadTeam>
-  ONSTREAM_BODY static std::uint64_t timer(const Group& group, const ThreadTeam& team, const WorkItem& item) {
+  template <Group G, class ThreadTeam>
+  ONSTREAM_BODY static std::uint64_t timer(const G& group, const ThreadTeam& team, const WorkItem& item) {
     return item.begin == 0 && team.tag == 0 ? group.now_ns() : 0;
   }
 
-  template <class Group>
-  ONSTREAM_BODY void note_ready(const Group& group, const Task& task, std::uint64_t start_ns) const {
+  template <Group G>
+  ONSTREAM_BODY void note_ready(const G& group, const Task& task, std::uint64_t start_ns) const {
     const std::uint64_t now_ns = group.now_ns();
     group.add(&view.ops[task.op].wait_ns, now_ns - start_ns);
     group.store_relaxed(&view.ops[task.op].ready_ns, now_ns);
   }
 
-  template <class Group, class Ready>
-  ONSTREAM_BODY bool wait(const Group& group, const Task& task, std::uint64_t epoch, const Ready& ready) const {
+  template <Group G, class Ready>
+  ONSTREAM_BODY bool wait(const G& group, const Task& task, std::uint64_t epoch, const Ready& ready) const {
     const Status status = wait_for_peer(group, view.wait, task.peer, ready);
     if (status == Status::ok) return true;
     report_wait(group, view.state, view.ops, task, view.number, view.wait, status, epoch);

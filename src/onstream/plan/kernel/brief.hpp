@@ -40,8 +40,8 @@ struct Brief {
   };
 
   // Reads nothing that a launch changes.
-  template <class Group>
-  ONSTREAM_BODY ThreadRows prepare(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY ThreadRows prepare(const G& group) const {
     ThreadRows held;
     const std::uint32_t block = static_cast<std::uint32_t>(group.block());
     if (block < pack_blocks || pack_blocks == 0) held.pack_count = take(group, packs, pack_count, block, held.packs);
@@ -53,13 +53,13 @@ struct Brief {
     return held;
   }
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     (*this)(group, prepare(group));
   }
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const ThreadRows& held) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group, const ThreadRows& held) const {
     const std::uint64_t epoch = group.load_relaxed(epochs + group.block()) + 1;
     bool failed = group.load_relaxed(&state->failed) != 0;
     std::uint64_t data[kRowsEach];
@@ -83,8 +83,8 @@ struct Brief {
 
  private:
   // This thread's rows of a list that is dealt to blocks from `block` 0 on.
-  template <class Group>
-  ONSTREAM_BODY static int take(const Group& group, const Row* rows, std::uint32_t count, std::uint32_t block,
+  template <Group G>
+  ONSTREAM_BODY static int take(const G& group, const Row* rows, std::uint32_t count, std::uint32_t block,
                                 Row (&out)[kRowsEach]) {
     const std::uint32_t size = static_cast<std::uint32_t>(group.size());
     const std::uint32_t first = block * kRowsEach * size + static_cast<std::uint32_t>(group.rank());
@@ -98,8 +98,8 @@ struct Brief {
     return taken;
   }
 
-  template <class Group>
-  ONSTREAM_BODY void tell_start(const Group& group, const ThreadRows& held, std::uint64_t epoch) const {
+  template <Group G>
+  ONSTREAM_BODY void tell_start(const G& group, const ThreadRows& held, std::uint64_t epoch) const {
     if (held.announce != nullptr) group.store_relaxed(held.announce, epoch);
     const std::uint32_t size = static_cast<std::uint32_t>(group.size());
     for (std::uint32_t i = static_cast<std::uint32_t>(group.rank()) + size; i < announce_count; i += size) {
@@ -112,8 +112,8 @@ struct Brief {
     return row.slot + (epoch % 2 != 0 ? row.odd_slot : 0);
   }
 
-  template <class Group>
-  ONSTREAM_BODY bool pack(const Group& group, const ThreadRows& held, const std::uint64_t (&data)[kRowsEach],
+  template <Group G>
+  ONSTREAM_BODY bool pack(const G& group, const ThreadRows& held, const std::uint64_t (&data)[kRowsEach],
                           std::uint64_t epoch) const {
     ONSTREAM_UNROLL
     for (int k = 0; k < kRowsEach; ++k) {
@@ -132,8 +132,8 @@ struct Brief {
     return true;
   }
 
-  template <class Group>
-  ONSTREAM_BODY bool unpack(const Group& group, const ThreadRows& held, std::uint64_t epoch) const {
+  template <Group G>
+  ONSTREAM_BODY bool unpack(const G& group, const ThreadRows& held, std::uint64_t epoch) const {
     if (held.unpack_count == 0) return true;
     const std::uint32_t flag = flag_of(epoch);
     const bool times = held.unpacks[0].times != 0 || held.unpacks[kRowsEach - 1].times != 0;
@@ -174,14 +174,14 @@ struct Brief {
     return true;
   }
 
-  template <class Group>
-  ONSTREAM_BODY std::uint64_t word_of(const Group& group, std::uint32_t task) const {
+  template <Group G>
+  ONSTREAM_BODY std::uint64_t word_of(const G& group, std::uint32_t task) const {
     return word_of_peer(group, wait, tasks[task].peer);
   }
 
   // False. Rows are only asked for by numbers that the compiler knows: else all of them lie in memory.
-  template <class Group>
-  ONSTREAM_BODY bool gave_up(const Group& group, std::uint32_t task, std::uint64_t epoch, Status status) const {
+  template <Group G>
+  ONSTREAM_BODY bool gave_up(const G& group, std::uint32_t task, std::uint64_t epoch, Status status) const {
     report_wait(group, state, ops, tasks[task], number, wait, status, epoch);
     return false;
   }

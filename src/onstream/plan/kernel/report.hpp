@@ -15,8 +15,8 @@ ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
 }
 
 // Reports that a wait of `task` failed: nothing is moved any more. The op is named once.
-template <class Group>
-ONSTREAM_CALL void report_wait(const Group& group, PlanState* state, OpState* ops, const Task& task, std::uint64_t plan,
+template <Group G>
+ONSTREAM_CALL void report_wait(const G& group, PlanState* state, OpState* ops, const Task& task, std::uint64_t plan,
                                const WaitView& wait, Status status, std::uint64_t epoch) {
   group.store_relaxed(&state->failed, 1);
   if (group.exchange(&ops[task.op].reported, 1) != 0) return;
@@ -31,8 +31,8 @@ ONSTREAM_CALL void report_wait(const Group& group, PlanState* state, OpState* op
 }
 
 // Two launches of one plan ran at once: they share its slots and counters, so neither can be trusted.
-template <class Group>
-ONSTREAM_CALL void report_overlap(const Group& group, PlanState* state, std::uint64_t plan, const WaitView& wait,
+template <Group G>
+ONSTREAM_CALL void report_overlap(const G& group, PlanState* state, std::uint64_t plan, const WaitView& wait,
                                   std::uint64_t epoch) {
   group.store_relaxed(&state->failed, 1);
   Fault fault;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/memory/word_pool.hpp"
 
 namespace onstream::plan {

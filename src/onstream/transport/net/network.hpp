@@ -8,7 +8,7 @@
 // One thread at a time uses a Network: its owner locks. No call blocks. Events are raised inside progress() alone; an
 // event may call everything but progress(). A message reaches an event only if its sender has proved the job's secret:
 // other bytes are dropped unread. The implementations stand in network.cpp, the conformance suite in
-// tests/native/network.cpp runs over all of them.
+// tests/native/transport/network.cpp runs over all of them.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-"""A stand-in for torch with the calls of bench/torch_collectives.py and no more: arrays are numpy's, collectives
-onstream's on the host device, and a graph is a list of functions. With it the driver of PyTorch's symmetric memory runs
-without a GPU.
+"""A stand-in for torch with the calls of bench/collective/torch_collectives.py and no more: arrays are numpy's,
+collectives onstream's on the host device, and a graph is a list of functions. With it the driver of PyTorch's symmetric
+memory runs without a GPU.
 
 An all_gather cannot be captured here, one_shot_all_reduce knows no bfloat16 (which numpy lacks: it is float16), and there
 is no all_gather of int64: the driver's reports of such limits are tested too.
