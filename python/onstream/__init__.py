@@ -51,9 +51,9 @@ from .errors import (
     UnsupportedError,
 )
 from .heap import Heap
-from .probes import Message, any_source
 from .neighbours import Neighbourhood
 from .plans import Plan, PlanBuilder
+from .probes import Message, any_source
 from .symmetric import SymmetricArray
 from .teams import Team
 from .threads import run_threads

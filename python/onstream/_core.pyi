@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import numpy
 from numpy.typing import NDArray
 
-import onstream.messages
+import onstream.probes
 
 
 class Block:
@@ -358,7 +358,7 @@ class World:
         that all send first and receive then may wait for each other: post the receive before (irecv), or sendrecv().
         """
 
-    def recv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> int | onstream.messages.Message | None:
+    def recv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> int | onstream.probes.Message | None:
         """
         Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else
         None. From any_source it must block, and returns the Message, received, which tells the sender. A larger

@@ -59,10 +59,14 @@ class Messages(_core.World):
         buffers = [self._filled(size, peer, tag) for size in buffer_sizes(front)]
         return unpack("recv_object", peer, front, buffers)
 
+    def _fill(self, room: Bytes, peer: int, tag: int) -> int:
+        got = self.recv(room, peer, tag=tag, stream="host")
+        return got if isinstance(got, int) else 0
+
     def _first(self, peer: int, tag: int) -> Bytes:
         room = np.empty(FIRST_BYTES, np.uint8)
         try:
-            got = self.recv(room, peer, tag=tag, stream="host") or 0
+            got = self._fill(room, peer, tag)
         except TruncatedError:
             got = 0
         if got < _HEAD.size or room[: len(_MARK)].tobytes() != _MARK:
@@ -79,7 +83,7 @@ class Messages(_core.World):
         return block
 
     def _piece(self, room: Bytes, peer: int, tag: int) -> None:
-        got = self.recv(room, peer, tag=tag, stream="host")
+        got = self._fill(room, peer, tag)
         if got != room.nbytes:
             raise InvalidArgumentError(
                 f"recv_object: a message of {got} bytes came from rank {peer} with tag {tag} where {room.nbytes} bytes of an "
@@ -89,7 +93,7 @@ class Messages(_core.World):
     def _drain(self, nbytes: int, peer: int, tag: int) -> None:
         room = np.empty(min(nbytes, PIECE_BYTES), np.uint8)
         while nbytes > 0:
-            nbytes -= self.recv(room, peer, tag=tag, stream="host") or nbytes
+            nbytes -= self._fill(room, peer, tag) or nbytes
 
     def sendrecv_replace(self, array: Any, dest: int, source: int, *, tag: int = 0) -> int | None:
         """sendrecv() with one array: its content goes to rank `dest`, and the message of rank `source` replaces it.

@@ -121,7 +121,7 @@ def test_mistakes_with_null_are_told(call: Callable[[ons.World], Any], told: str
 
 def test_a_closed_world_has_no_messages_to_null_either() -> None:
     world = run(1, lambda world: world)[0]
-    with pytest.raises(ons.ClosedError, match="send: this world is closed"):
+    with pytest.raises(ons.ClosedError, match="this world is closed"):
         world.send(np.ones(1), ons.null)
 
 

@@ -53,7 +53,10 @@ def test_collectives_have_the_values_of_a_plain_reference(tmp_path: Path, size: 
 @needs_torch
 @pytest.mark.limit(300)
 def test_messages_have_tags_and_may_be_batched(tmp_path: Path) -> None:
-    run(tmp_path, 3, "messages_match_by_tag", "messages_in_a_batch", "objects_travel", "a_message_of_another_size")
+    run(
+        tmp_path, 3, "messages_match_by_tag", "messages_from_any_rank", "messages_in_a_batch", "objects_travel",
+        "a_message_of_another_size",
+    )  # fmt: skip
 
 
 @needs_torch
@@ -64,7 +67,7 @@ def test_groups_are_made_split_destroyed_and_made_again(tmp_path: Path) -> None:
 
 @needs_torch
 @pytest.mark.limit(300)
-def test_gloo_keeps_the_tensors_of_the_cpu_beside_onstream(tmp_path: Path) -> None:
+def test_a_backend_for_each_device_may_be_named(tmp_path: Path) -> None:
     run(tmp_path, 2, "mixed_backends")
 
 

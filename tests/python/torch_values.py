@@ -189,7 +189,6 @@ def refusals_name_the_call(_rank: int, size: int) -> None:
         (lambda: dist.all_reduce(torch.zeros(2, device="meta")), UnsupportedError, "is on meta, but this group serves"),
         (lambda: dist.all_gather_into_tensor(torch.zeros(7 * size + 1), torch.zeros(7)), InvalidArgumentError, "elements"),
         (lambda: dist.all_to_all_single(torch.zeros(size), torch.zeros(size), None, [1] * (size + 1)), InvalidArgumentError, "split sizes"),
-        (lambda: dist.recv(torch.zeros(2), tag=4), UnsupportedError, "no source is named (tag 4)"),
         (lambda: dist.distributed_c10d._get_default_group().set_timeout(LIMIT), UnsupportedError, "deadline is 60 s"),
     ):  # fmt: skip
         try:
@@ -230,6 +229,18 @@ def messages_in_a_batch(rank: int, size: int) -> None:
     futures = [dist.irecv(got, left).get_future(), dist.isend(mine, right).get_future()]
     torch.futures.wait_all(futures)
     equal(futures[0].value()[0], got)
+
+
+def messages_from_any_rank(rank: int, size: int) -> None:
+    for count in (1, 3000):
+        if rank > 0:
+            dist.send(torch.full((count,), float(rank)), 0, tag=6)
+            continue
+        got, heard = torch.zeros(count), []
+        for _ in range(1, size):
+            heard.append(dist.recv(got, tag=6))
+            equal(got, torch.full((count,), float(heard[-1])))
+        assert sorted(heard) == list(range(1, size))
 
 
 def objects_travel(rank: int, size: int) -> None:

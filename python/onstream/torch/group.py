@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import Backend as _Backend
 
 from .. import _core
 from ..errors import InvalidArgumentError, UnsupportedError
+from ..probes import any_source
 from ..world import World
 from . import calls
 from .collectives import Collectives
@@ -128,10 +129,17 @@ class Group(Collectives, dist.ProcessGroup):
         return MessageWork(world.irecv(calls.bytes_of(array), rank, tag=tag), rank, back, tensors)
 
     def recv_anysource(self, tensors: list[Any], tag: int) -> Work:
-        """Refuses: each receive names its source."""
-        raise UnsupportedError(
-            f"recv: no source is named (tag {tag}), but onstream matches a receive by source and tag; name it: src=RANK"
-        )
+        """recv() from whichever rank's message is there first; source_rank() of its Work tells. CPU tensors alone."""
+        tensor = calls.one_of("recv", tensors)
+        if tensor.is_cuda:
+            raise UnsupportedError(
+                f"recv: no source is named (tag {tag}), and the tensor is on {tensor.device}; name it: src=RANK, or receive "
+                "into a tensor of the CPU"
+            )
+        world = self._lane("recv", tensor.device).world
+        back: list[calls.Pair] = []
+        array = calls.target_of("recv", tensor, back)
+        return MessageWork(world.irecv(calls.bytes_of(array), any_source, tag=tag), None, back, tensors)
 
     # --- life ---
 

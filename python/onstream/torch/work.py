@@ -149,7 +149,7 @@ class CudaBarrierWork(CudaWork):
 class MessageWork(Work):
     """A send or a receive. On a stream wait() enqueues and does not block."""
 
-    def __init__(self, request: _core.Request, source: int, back: Pairs, tensors: Any) -> None:
+    def __init__(self, request: _core.Request, source: int | None, back: Pairs, tensors: Any) -> None:
         super().__init__(tensors)
         self._request = request
         self._source = source
@@ -191,8 +191,8 @@ class MessageWork(Work):
         return future
 
     def source_rank(self) -> int:
-        """The rank, in the group, that a receive is from."""
-        return self._source
+        """The rank, in the group, that a receive is from; of one from any rank once it has ended."""
+        return self._request.peer if self._source is None else self._source
 
     _source_rank = source_rank
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "arrays/arguments.hpp"
 #include "base/bind.hpp"
 #include "base/errors.hpp"
 #include "base/gil.hpp"

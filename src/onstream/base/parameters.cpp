@@ -54,8 +54,8 @@ constexpr std::array kChoiceRules = {
 constexpr std::array<std::string_view, 7> kLaunchVariables = {
     "ONSTREAM_RANK",    "ONSTREAM_SIZE", "ONSTREAM_LOCAL_RANK", "ONSTREAM_LOCAL_SIZE",
     "ONSTREAM_ADDRESS", "ONSTREAM_PORT", "ONSTREAM_SECRET"};
-constexpr std::array<std::string_view, 5> kOtherVariables = {"ONSTREAM_WORLD_", "ONSTREAM_OFFLINE", "ONSTREAM_CUDA",
-                                                             "ONSTREAM_BUILD", "ONSTREAM_TEST_"};
+constexpr std::array<std::string_view, 6> kOtherVariables = {
+    "ONSTREAM_WORLD_", "ONSTREAM_OFFLINE", "ONSTREAM_CUDA", "ONSTREAM_BUILD", "ONSTREAM_TEST_", "ONSTREAM_TRACEBACK"};
 
 // Of other libraries, whose interfaces are in compat/, or whose settings we would choose (transport/net/ucx).
 constexpr std::array<const char*, 18> kForeignVariables = {"SHMEM_SYMMETRIC_SIZE",
