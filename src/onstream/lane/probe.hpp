@@ -12,22 +12,22 @@ namespace onstream::lane {
 
 // The header behind that of `passed` messages from unit `head` on, if it has come. One thread. The chunks of a staged
 // message are part of it.
-template <class Group>
-ONSTREAM_CALL bool look_past(const Group& group, const LaneView& lane, std::uint64_t head, std::uint64_t passed,
+template <Group G>
+ONSTREAM_CALL bool look_past(const G& group, const LaneView& lane, std::uint64_t head, std::uint64_t passed,
                              Seen& seen) {
   while (look(group, lane, head, seen)) {
     const bool begins = seen.kind() != Header::chunk;
     if (begins && passed == 0) return true;
     if (begins) --passed;
-    head += seen.kind() == Header::data ? ring_units<Group>(seen.bytes()) : 1;
+    head += seen.kind() == Header::data ? ring_units<G>(seen.bytes()) : 1;
   }
   return false;
 }
 
 // Whether the next message has come; `seen` gets its header. One look of one thread: false, too, while another thread
 // takes messages of posted receives.
-template <class Group>
-ONSTREAM_CALL bool next_message(const Group& group, const LaneView& lane, Seen& seen) {
+template <Group G>
+ONSTREAM_CALL bool next_message(const G& group, const LaneView& lane, Seen& seen) {
   Receiving* const state = lane.receiving;
   const auto [drained, head] = load_pair(group, &state->drained);
   if (group.load_acquire(&state->posted) == drained) return look_past(group, lane, head, 0, seen);
@@ -53,8 +53,8 @@ struct Probe {
   int count = 0;
   Place places[kMostProbed];
 
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  template <Group G>
+  ONSTREAM_BODY void operator()(const G& group) const {
     if (group.rank() != 0) return;
     for (int i = 0; i < count; ++i) {
       LaneView lane;
