@@ -68,6 +68,9 @@ def address_of(array: object) -> int | None:
 def import_dlpack(array: object) -> Import:
     """Describes any object with __dlpack__."""
 
+def captures() -> bool:
+    """Whether this thread is inside a capture()."""
+
 class Stream:
     """A queue of work on a world's device. Made by World.stream()."""
 

@@ -246,6 +246,12 @@ class Collectives:
     def _span(self, array: Any, *, writable: bool = False) -> _arrays.Span:
         return contiguous_span(array, self._home, writable=writable)
 
+    def _root(self, root: Any) -> int:
+        rank = _arrays.rank_of(root, "root")
+        if not 0 <= rank < self._members.size:
+            raise InvalidArgumentError(f"root {rank} does not exist; there are ranks 0 to {self._members.size - 1}")
+        return rank
+
     def _check_size(self, kind: str, span: _arrays.Span, wanted: int, name: str) -> None:
         if span.nbytes != wanted:
             raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}")

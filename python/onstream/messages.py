@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from . import _arrays, _core
+from ._null import null
 from .errors import InvalidArgumentError, TruncatedError, UnsupportedError
 from .parcels import MAX_BYTES, Bytes, bound_of, buffer_sizes, pack, too_large, unpack
+from .probes import Message, any_source
 
 PIECE_BYTES = 1 << 20
 FIRST_BYTES = 4096
@@ -30,7 +32,8 @@ class Messages(_core.World):
         """Sends any object that can be pickled to recv_object() on `peer`. Blocks, as send() of host arrays does.
 
         Pickled by protocol 5, for ranks that trust each other; the memory of contiguous arrays in it is sent as it lies.
-        Raises InvalidArgumentError, before anything is sent, for an object that cannot be pickled.
+        To null nothing is sent. Raises InvalidArgumentError, before anything is sent, for an object that cannot be
+        pickled.
         """
         front, buffers = pack("send_object", obj)
         head = _HEAD.pack(_MARK, front.nbytes, front.nbytes + sum(buffer.nbytes for buffer in buffers))
@@ -41,14 +44,16 @@ class Messages(_core.World):
                 self.send(block[at : at + PIECE_BYTES], peer, tag=tag, stream="host")
 
     def recv_object(self, peer: int, *, tag: int = 0, max_bytes: int = MAX_BYTES) -> Any:
-        """Receives an object of send_object(). Blocks. Unpickling runs code that the sender chooses.
+        """Receives an object of send_object(), from any_source of the rank whose is there first; None from null. Blocks.
 
-        max_bytes: the largest object, pickle and arrays together, that this rank takes. Raises TruncatedError for a
+        Unpickling runs code that the sender chooses. max_bytes: the largest object, pickle and arrays together, that this rank takes. Raises TruncatedError for a
         larger one, without making room for it, and InvalidArgumentError for a message that is no object, or an object
         that cannot be unpickled here. Later messages of the tag are intact after each of these.
         """
         bound = bound_of(max_bytes)
-        first = self._first(peer, tag)
+        if peer is null:
+            return None
+        peer, first = self._first(peer, tag)
         _, front_nbytes, nbytes = _HEAD.unpack_from(first.data)
         inline = first.nbytes > _HEAD.size
         left = nbytes - (front_nbytes if inline else 0)
@@ -63,18 +68,22 @@ class Messages(_core.World):
         got = self.recv(room, peer, tag=tag, stream="host")
         return got if isinstance(got, int) else 0
 
-    def _first(self, peer: int, tag: int) -> Bytes:
+    def _first(self, peer: int, tag: int) -> tuple[int, Bytes]:
+        """The first message, and its sender."""
         room = np.empty(FIRST_BYTES, np.uint8)
         try:
-            got = self._fill(room, peer, tag)
+            got = self.recv(room, peer, tag=tag, stream="host")
+            if isinstance(got, Message):
+                peer, got = got.peer, got.nbytes
         except TruncatedError:
             got = 0
+        got = got or 0
         if got < _HEAD.size or room[: len(_MARK)].tobytes() != _MARK:
             raise InvalidArgumentError(
-                f"recv_object: rank {peer} sent a message with tag {tag} that is no object; send_object() sends objects, and "
-                "recv() receives all other messages"
+                f"recv_object: {'a rank' if peer == any_source else f'rank {peer}'} sent a message with tag {tag} that is no "
+                "object; send_object() sends objects, and recv() receives all other messages"
             )
-        return room[:got]
+        return peer, room[:got]
 
     def _filled(self, nbytes: int, peer: int, tag: int) -> Bytes:
         block = np.empty(nbytes, np.uint8)
@@ -99,7 +108,8 @@ class Messages(_core.World):
         """sendrecv() with one array: its content goes to rank `dest`, and the message of rank `source` replaces it.
 
         Returns the message's bytes. Blocks for a host array, whose content is copied first. One of torch or cupy on a GPU
-        goes on the library's current stream, as send() without a stream, and the call returns None. Raises as sendrecv().
+        goes on the library's current stream, as send() without a stream, and the call returns None; while this thread
+        captures a stream it is refused, as the copy would be made once, now. Raises as sendrecv().
         """
         _arrays.message_span(array, True, self)
         span = _arrays.span_of(array)
@@ -111,6 +121,11 @@ class Messages(_core.World):
             raise UnsupportedError(
                 f"sendrecv_replace: a {type(array).__name__} on {span.device} cannot be copied here, as one of torch or cupy "
                 "can; give two arrays to sendrecv()"
+            )
+        if _core.captures():
+            raise UnsupportedError(
+                "sendrecv_replace: this thread captures a stream, and the copy of the array would not be a part of the graph; "
+                "give two arrays to sendrecv()"
             )
         copy = array.detach().clone() if span.library == "torch" else array.copy()
         return self.sendrecv(copy, dest, array, source, tag=tag)

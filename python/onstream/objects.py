@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _arrays
 from .errors import InvalidArgumentError
 from .parcels import MAX_BYTES, Bytes, Parcel, bound_of, buffer_sizes, pack, too_large, unjoin, unpack
 from .uneven import Uneven
@@ -112,12 +111,6 @@ class Objects(Uneven):
         return unjoin(call, source, block, int(table[mine, 0]))
 
     # --- detail ---
-
-    def _root(self, root: Any) -> int:
-        rank = _arrays.rank_of(root, "root")
-        if not 0 <= rank < self._members.size:
-            raise InvalidArgumentError(f"root {rank} does not exist; there are ranks 0 to {self._members.size - 1}")
-        return rank
 
     def _others(self, than: int) -> list[int]:
         return [rank for rank in range(self._members.size) if rank != than]

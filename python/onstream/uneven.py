@@ -71,7 +71,7 @@ class Uneven(Collectives):
         rows of its array; the others may leave out all three. An array of another length than the root's count fails the
         world.
         """
-        source, here = self._span(array), self._is_root(root)
+        source, here = self._span(array), self._root(root) == self._members.rank
         target = self._span(out, writable=True) if here and out is not None else None
         none = [0] * self._members.size
         send, receive, receive_at = list(none), none, none
@@ -96,7 +96,7 @@ class Uneven(Collectives):
         may give None for the array and leave out the counts. An `out` of another length than the root's count fails the
         world.
         """
-        target, here = self._span(out, writable=True), self._is_root(root)
+        target, here = self._span(out, writable=True), self._root(root) == self._members.rank
         source = self._span(array) if here and array is not None else None
         none = [0] * self._members.size
         send, send_at, receive = none, none, list(none)
@@ -145,12 +145,6 @@ class Uneven(Collectives):
         return "\n".join(told) if told else out
 
     # --- detail ---
-
-    def _is_root(self, root: int) -> bool:
-        rank = _arrays.rank_of(root, "root")
-        if not 0 <= rank < self._members.size:
-            raise InvalidArgumentError(f"root {rank} does not exist; there are ranks 0 to {self._members.size - 1}")
-        return rank == self._members.rank
 
     def _per_rank(self, kind: str, counts: Sequence[int], row: int) -> list[int]:
         """Bytes for each rank."""

@@ -86,7 +86,11 @@ def test_null_is_one_and_no_rank() -> None:
     assert ons.null == -1
 
     def body(world: ons.World) -> None:
-        for call in (lambda: world.send(np.ones(1), -1), lambda: world.broadcast(np.ones(1), root=ons.null)):
+        for call in (
+            lambda: world.send(np.ones(1), -1),
+            lambda: world.send(np.ones(1), 1 - 2**31),
+            lambda: world.broadcast(np.ones(1), root=ons.null),
+        ):
             with pytest.raises(ons.InvalidArgumentError, match="-1 does not exist"):
                 call()
 

@@ -302,3 +302,25 @@ def test_a_receive_whose_sender_never_comes_ends_at_the_deadline() -> None:
 
     with pytest.raises(ons.Error):
         run(2, lambda world: (body(world), world.check()), timeout_s=0.3)
+
+
+def test_an_object_comes_from_any_source_and_none_from_null() -> None:
+    def body(world: ons.World) -> None:
+        if world.rank > 0:
+            world.send_object((world.rank, np.full(300_000, world.rank)), 0, tag=4)
+        else:
+            heard = [world.recv_object(ons.any_source, tag=4) for _ in range(2)]
+            assert sorted(rank for rank, _ in heard) == [1, 2]
+            assert all((array == rank).all() for rank, array in heard)
+        world.send_object("nobody hears it", ons.null, tag=4)
+        assert world.recv_object(ons.null, tag=4) is None
+        world.barrier()
+        if world.rank == 1:
+            world.send(b"x" * 100, 0, tag=4)
+            world.send_object("whole", 0, tag=4)
+        elif world.rank == 0:
+            with pytest.raises(ons.InvalidArgumentError, match="rank 1 sent a message with tag 4 that is no object"):
+                world.recv_object(ons.any_source, tag=4)
+            assert world.recv_object(ons.any_source, tag=4) == "whole"
+
+    run(3, body)

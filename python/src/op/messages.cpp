@@ -244,7 +244,9 @@ std::optional<std::size_t> exchange(WorldHandle self, Message out, Message in, n
 // --- the calls ---
 
 int peer_from(const CallForm& form, const char* argument, nb::handle peer) {
-  return is_null(peer) ? kNullPeer : form.integer(argument, peer, "a rank, an integer");
+  if (is_null(peer)) return kNullPeer;
+  const int rank = form.integer(argument, peer, "a rank, an integer");
+  return rank == kNullPeer ? -1 : rank;  // no number stands for null
 }
 
 // Reads and checks the arguments of a call of one array.

@@ -253,6 +253,13 @@ StreamChoice choose_op_stream(nb::handle given, std::optional<Natural> natural,
 }
 
 void bind_streams(nb::module_& m) {
+  m.def(
+      "captures",
+      [] {
+        std::erase_if(captures(), [](const InCapture& one) { return one.alive.expired(); });
+        return !captures().empty();
+      },
+      "Whether this thread is inside a capture().");
   nb::class_<PyStream>(m, "Stream", "A queue of work on a world's device. Made by World.stream().")
       .def("synchronize", &synchronize,
            "Blocks until all work enqueued so far has finished; then raises if the world has failed\n"
