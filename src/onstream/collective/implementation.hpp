@@ -74,7 +74,7 @@ class Collective::Implementation {
   void number_channels(int count) { channels_.meet(count); }
 
   void run(const CollectiveCall& call, Stream stream) {
-    if (const CachedCall again = find_again(call)) {
+    if (const auto again = find_again(call)) {
       runner_.enqueue_next(*again.order, stream, *again.work);
     } else if (const Ready ready = work_of(call)) {
       runner_.enqueue(*ready.order, stream, *ready.work);
@@ -82,7 +82,7 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call) {
-    if (CachedCall again = find_again(call)) {
+    if (auto again = find_again(call)) {
       runner_.run_next(*again.order, std::move(again.held), *again.work);
     } else if (const Ready ready = work_of(call)) {
       runner_.run_and_wait(*ready.order, *ready.work);
@@ -203,26 +203,11 @@ class Collective::Implementation {
     return compiler_.compile(channel, call.combine ? call : selected(call), channel.budget().of_next_call());
   }
 
-  // The work of an equal call before. It counts as a call of the channel; nobody else uses the order meanwhile.
-  struct CachedCall {
-    collective::Order* order = nullptr;
-    std::unique_lock<std::mutex> held;
-    const collective::CompiledCall* work = nullptr;  // null: nothing that this one could be
-
-    explicit operator bool() const { return work != nullptr; }
-  };
-  CachedCall find_again(const CollectiveCall& call) {
+  collective::CachedCall find_again(const CollectiveCall& call) {
     check_world(call);
     collective::Channel* const channel = checks_ ? nullptr : channels_.find(call.channel);
     if (channel == nullptr) return {};
-    std::unique_lock held(channel->order.mutex);
-    const collective::CompiledCall* const work = channel->recent.find(call, *fabric_->device());
-    if (work == nullptr) return {};
-    if (!channel->budget().takes_next_call(work->most)) {  // calls have another number of blocks now
-      channel->recent.forget();
-      return {};
-    }
-    return {&channel->order, std::move(held), work};
+    return runner_.find_again(channel->order, channel->recent, channel->budget(), call);
   }
 
   struct Ready {

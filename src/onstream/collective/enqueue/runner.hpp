@@ -32,6 +32,15 @@ struct Order {
   LastEpoch last_epoch;                              // of the newest of all, captured or not
 };
 
+// The work of a call that equals an earlier one. It counts as a call of the order, which nobody else uses meanwhile.
+struct CachedCall {
+  Order* order = nullptr;
+  std::unique_lock<std::mutex> held;
+  const CompiledCall* work = nullptr;  // null: there was no such call
+
+  explicit operator bool() const { return work != nullptr; }
+};
+
 class Runner {
  public:
   explicit Runner(std::shared_ptr<Fabric> fabric);
@@ -41,6 +50,10 @@ class Runner {
 
   // Looks at the memory there. Throws invalid_argument for a buffer that no collective of this call can take.
   Looked check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
+
+  // Looks for the call among the newest of the order, whose calls have as many blocks as `budget` has for them.
+  CachedCall find_again(Order& order, CallCache& recent, BlockBudget::BudgetShare& budget,
+                        const CollectiveCall& call) const;
 
   // Each takes the order's mutex; empty work takes no place in the order.
   void enqueue(Order& order, Stream stream, const CompiledCall& work);

@@ -93,7 +93,7 @@ class Neighbourhood::Implementation {
   std::size_t device_bytes() const { return channel_ == nullptr ? 0 : channel_->device_bytes(); }
 
   void run(const CollectiveCall& call, Stream stream) {
-    if (CachedCall again = find_again(call)) {
+    if (auto again = find_again(call)) {
       runner_.enqueue_next(order(), stream, *again.work);
     } else {
       runner_.enqueue(order(), stream, *work_of(call));
@@ -101,7 +101,7 @@ class Neighbourhood::Implementation {
   }
 
   void run(const CollectiveCall& call) {
-    if (CachedCall again = find_again(call)) {
+    if (auto again = find_again(call)) {
       runner_.run_next(order(), std::move(again.held), *again.work);
     } else {
       runner_.run_and_wait(order(), *work_of(call));
@@ -192,24 +192,10 @@ class Neighbourhood::Implementation {
 
   // --- work ---
 
-  // The work of an equal call before. Nobody else uses the order meanwhile.
-  struct CachedCall {
-    std::unique_lock<std::mutex> held;
-    const CompiledCall* work = nullptr;  // null: nothing that this one could be
-
-    explicit operator bool() const { return work != nullptr; }
-  };
-  CachedCall find_again(const CollectiveCall& call) {
+  collective::CachedCall find_again(const CollectiveCall& call) {
     if (channel_ == nullptr || checking_ != nullptr) return {};
     check_world(call);
-    std::unique_lock held(channel_->order.mutex);
-    const CompiledCall* const work = channel_->recent.find(call, *device_);
-    if (work == nullptr) return {};
-    if (!channel_->budget().takes_next_call(work->most)) {  // calls have another number of blocks now
-      channel_->recent.forget();
-      return {};
-    }
-    return {std::move(held), work};
+    return runner_.find_again(channel_->order, channel_->recent, channel_->budget(), call);
   }
 
   // Compares the call with those of the other ends, in the checking mode.
