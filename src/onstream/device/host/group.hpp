@@ -164,7 +164,7 @@ class HostGroup {
     }
     if (round < spins + yields) {
       sched_yield();
-      return round % kYieldsASleep == 0;
+      return round % kYieldsASleep == kYieldsASleep - 1;
     }
     const timespec nap{0, 50'000};
     nanosleep(&nap, nullptr);
