@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from ghosts import block_of, run
+from ghosts import ARENA, block_of, run
 
 SMALL = 1e-12
 
@@ -18,9 +18,8 @@ SMALL = 1e-12
 def make(library: Any, way: str, columns: int) -> tuple[Callable[[], None], Callable[[], float]]:
     p = block_of(columns, library.rank, library.size)
     middle, up, down, left, right = p[1:-1, 1:-1], p[:-2, 1:-1], p[2:, 1:-1], p[1:-1, :-2], p[1:-1, 2:]
-    b = middle.copy()
-    x, r, q = np.zeros_like(b), b.copy(), np.empty_like(b)
-    part = np.empty_like(b)
+    b, x, r, q, part = (ARENA.zeros(*middle.shape) for _ in range(5))
+    b[:] = r[:] = middle
     exchange = library.exchange(way, p)
     first = rr = library.sum(float(np.vdot(r, r)))
 

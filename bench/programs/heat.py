@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from ghosts import block_of, run
+from ghosts import ARENA, block_of, run
 
 
 def make(library: Any, way: str, columns: int) -> tuple[Callable[[], None], Callable[[], float]]:
     old = block_of(columns, library.rank, library.size)
-    new = old.copy()
-    part = np.empty_like(old[1:-1, 1:-1])
+    new, part = ARENA.zeros(*old.shape), ARENA.zeros(*old[1:-1, 1:-1].shape)
+    new[:] = old
     updates = []
     for u, v in ((old, new), (new, old)):
         here, there = u[1:-1, 1:-1], v[1:-1, 1:-1]
