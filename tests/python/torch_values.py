@@ -157,6 +157,25 @@ def bools_and_complex(rank: int, size: int) -> None:
     equal(copied.resolve_conj(), torch.tensor([complex(0, -1)]))
 
 
+def lazy_bits_are_resolved(rank: int, size: int) -> None:
+    """Of lists too, which in a group of one rank have one tensor each."""
+    every = [of(each, 2) for each in range(size)]
+    outs = [torch.empty(2) for _ in range(size)]
+    dist.all_to_all(outs, [of(rank, 2)._neg_view() for _ in range(size)])
+    for each in range(size):
+        equal(outs[each], -every[each])
+    out = torch.empty(2)
+    dist.scatter(out, [of(each, 2)._neg_view() for each in range(size)] if rank == 0 else None)
+    equal(out, -every[rank])
+    dist.reduce_scatter(out, [of(rank, 2)._neg_view() for _ in range(size)])
+    equal(out, -sum(every))
+    group: Any = dist.distributed_c10d._get_default_group()
+    numbers = [torch.zeros(1, dtype=torch.complex64).conj() for _ in range(size)]
+    group.alltoall(numbers, [torch.tensor([complex(rank, 1)]).conj() for _ in range(size)]).wait()
+    for each in range(size):
+        equal(numbers[each].resolve_conj(), torch.tensor([complex(each, -1)]))
+
+
 def rooted(root: int) -> Any:
     options = dist.distributed_c10d.BroadcastOptions()
     options.rootRank = root
@@ -183,13 +202,17 @@ def works_end(rank: int, size: int) -> None:
 
 
 def refusals_name_the_call(_rank: int, size: int) -> None:
+    group: Any = dist.distributed_c10d._get_default_group()
+    mixed = [torch.zeros(2), torch.zeros(2, device="meta")]
     for call, kind, words in (
         (lambda: dist.all_reduce(torch.tensor([True]), Op.AVG), UnsupportedError, "all_reduce: a avg of bools"),
         (lambda: dist.all_reduce(torch.zeros(2).to_sparse()), UnsupportedError, "layout is torch.sparse"),
         (lambda: dist.all_reduce(torch.zeros(2, device="meta")), UnsupportedError, "is on meta, but this group serves"),
         (lambda: dist.all_gather_into_tensor(torch.zeros(7 * size + 1), torch.zeros(7)), InvalidArgumentError, "elements"),
         (lambda: dist.all_to_all_single(torch.zeros(size), torch.zeros(size), None, [1] * (size + 1)), InvalidArgumentError, "split sizes"),
-        (lambda: dist.distributed_c10d._get_default_group().set_timeout(LIMIT), UnsupportedError, "deadline is 60 s"),
+        (lambda: group.allreduce_coalesced(mixed), InvalidArgumentError, "one tensor is on cpu, another on meta"),
+        (lambda: group.allreduce_coalesced([]), InvalidArgumentError, "all_reduce: the list of tensors is empty"),
+        (lambda: group.set_timeout(LIMIT), UnsupportedError, "deadline is 60 s"),
     ):  # fmt: skip
         try:
             call()

@@ -80,7 +80,8 @@ def in_place(call: str, tensor: Any, back: list[Pair]) -> Any:
 def flat_source(call: str, tensors: Sequence[Any]) -> Any:
     """All elements of several tensors, one behind the other."""
     check_alike(call, tensors)
-    return tensors[0].reshape(-1) if len(tensors) == 1 else torch.cat([each.detach().reshape(-1) for each in tensors])
+    parts = [source_of(call, each).detach().reshape(-1) for each in tensors]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def flat_target(call: str, tensors: Sequence[Any], back: list[Pair]) -> Any:
@@ -101,6 +102,18 @@ def check_alike(call: str, tensors: Sequence[Any]) -> None:
                 f"{call}: one tensor is of {tensors[0].dtype} on {tensors[0].device}, another of {each.dtype} on "
                 f"{each.device}; all of a call are of one element type and device"
             )
+
+
+def device_of(call: str, tensors: Sequence[Any]) -> Any:
+    """The device of tensors that may be of several types."""
+    if not tensors:
+        raise InvalidArgumentError(f"{call}: the list of tensors is empty")
+    for each in tensors:
+        if each.device != tensors[0].device:
+            raise InvalidArgumentError(
+                f"{call}: one tensor is on {tensors[0].device}, another on {each.device}; all of a call are on one device"
+            )
+    return tensors[0].device
 
 
 def one_of(call: str, tensors: Sequence[Any]) -> Any:

@@ -57,10 +57,11 @@ class Collectives:
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = _ALL_REDUCE) -> Work | None:
         """allreduce() of each tensor, all in one work."""
+        device = calls.device_of("all_reduce", tensors)
         back: list[Pair] = []
         arrays = [calls.in_place("all_reduce", tensor, back) for tensor in tensors]
         made = [(calls.reduction("all_reduce", array, array, array.numel(), opts.reduceOp), array) for array in arrays]
-        return self._run("all_reduce", tensors[0].device, made, back, tensors, opts)
+        return self._run("all_reduce", device, made, back, tensors, opts)
 
     def allreduce_sparse(self, tensors: Tensors, opts: Any = _ALL_REDUCE) -> Work | None:
         """Refuses: onstream has no sparse reductions."""
@@ -106,6 +107,7 @@ class Collectives:
         self, outputs: Tensors, inputs: Tensors, opts: Any = _REDUCE_SCATTER
     ) -> Work | None:
         """reduce_scatter_single() of each pair, all in one work."""
+        device = calls.device_of("reduce_scatter", outputs)
         back: list[Pair] = []
         made = []
         for output, source in zip(outputs, inputs, strict=True):
@@ -113,7 +115,7 @@ class Collectives:
             calls.check_numel("reduce_scatter", source, output.numel() * self._size, "input")
             target = calls.target_of("reduce_scatter", output, back)
             made.append(self._reduce_scatter_call(target, calls.source_of("reduce_scatter", source), opts))
-        return self._run("reduce_scatter", outputs[0].device, made, back, outputs, opts)
+        return self._run("reduce_scatter", device, made, back, outputs, opts)
 
     # --- moves ---
 
@@ -135,12 +137,13 @@ class Collectives:
 
     def allgather_coalesced(self, outputs: list[Tensors], inputs: Tensors, opts: Any = _ALL_GATHER) -> Work | None:
         """allgather() of each tensor; outputs[r][i] is tensor i of rank r."""
+        device = calls.device_of("all_gather", inputs)
         back: list[Pair] = []
         made = [
             self._all_gather_call([each[number] for each in outputs], tensor, back)
             for number, tensor in enumerate(inputs)
         ]
-        return self._run("all_gather", inputs[0].device, made, back, outputs, opts)
+        return self._run("all_gather", device, made, back, outputs, opts)
 
     def all_gather_single(self, output: Any, source: Any, opts: Any = _ALL_GATHER) -> Work | None:
         """The tensors of all ranks, one behind the other in one tensor."""
@@ -148,6 +151,7 @@ class Collectives:
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = _ALL_GATHER) -> Work | None:
         """all_gather_single() of each pair, all in one work."""
+        device = calls.device_of("all_gather", inputs)
         back: list[Pair] = []
         made = []
         for output, each in zip(outputs, inputs, strict=True):
@@ -156,7 +160,7 @@ class Collectives:
             source, target = calls.source_of("all_gather", each), calls.target_of("all_gather", output, back)
             nbytes = source.numel() * source.element_size()
             made.append((calls.move("all_gather", source, target, nbytes), (source, target)))
-        return self._run("all_gather", inputs[0].device, made, back, outputs, opts)
+        return self._run("all_gather", device, made, back, outputs, opts)
 
     def gather(self, outputs: list[Tensors], inputs: Tensors, opts: Any = _GATHER) -> Work | None:
         """The tensors of all ranks, for the root."""
