@@ -52,6 +52,16 @@ def test_collectives_have_the_values_of_a_plain_reference(tmp_path: Path, size: 
 
 @needs_torch
 @pytest.mark.limit(300)
+def test_callbacks_of_futures_may_wait_for_collectives(tmp_path: Path) -> None:
+    run(
+        tmp_path, 2, "callbacks_make_collectives", "callbacks_make_blocking_collectives",
+        "a_future_beside_a_wait_completes", "a_forked_process_has_threads_of_its_own", "one_thread_ends_a_message",
+        "a_failed_message_has_ended",
+    )  # fmt: skip
+
+
+@needs_torch
+@pytest.mark.limit(300)
 def test_messages_have_tags_and_may_be_batched(tmp_path: Path) -> None:
     run(
         tmp_path, 3, "messages_match_by_tag", "messages_from_any_rank", "messages_in_a_batch", "objects_travel",

@@ -1,5 +1,5 @@
 """The ranks of test_torch.py: torch_ranks.py RANK SIZE STORE BODY..., each body a function of the default group's rank and size,
-which begins behind a barrier: those of torch_values.py, and those of groups, failures and training here.
+which begins behind a barrier: those of torch_values.py and torch_works.py, and those of groups, failures and training here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch_values
+import torch_works
 from torch import nn
 from torch_values import LIMIT, begin, equal, rooted
 
@@ -184,7 +185,8 @@ def main() -> None:
     for name in sys.argv[4:]:
         body, _, argument = name.partition(":")
         dist.barrier()
-        getattr(torch_values, body, globals().get(body))(*([argument] if argument else []), rank, size)
+        bodies = {**vars(torch_values), **vars(torch_works), **globals()}
+        bodies[body](*([argument] if argument else []), rank, size)
     dist.destroy_process_group()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..errors import ClosedError
 from ..world import World
 from .work import CudaBarrierWork, CudaWork, HostWork, Pairs, Work, copy_back
 
@@ -33,6 +34,7 @@ class HostLane:
         self._queued = 0
         self._ended = 0
         self._thread: threading.Thread | None = None
+        self._closed = False
 
     def run(self, calls: Calls, back: Pairs, tensors: Any, later: bool) -> Work | None:
         """Runs the calls: `later` in the lane's thread, else before it returns None. Raises how a call ended."""
@@ -54,14 +56,18 @@ class HostLane:
 
     def close(self) -> None:
         """Waits for the works, then closes the world."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        with self._order:
+            thread, self._thread = self._thread, None
+            self._closed = True
             self._works.put(None)
+        if thread is not None:
             thread.join()
         self.world.close()
 
     def _put(self, work: HostWork) -> HostWork:
         with self._order:
+            if self._closed:
+                raise ClosedError("the process group was shut down before this collective, which cannot run any more")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="onstream collectives", daemon=True)
                 self._thread.start()

@@ -1,7 +1,8 @@
 """Works: the objects that c10d's asynchronous calls return. wait() raises onstream's own errors.
 
 A HostWork is run by its lane's thread (lanes.py), a CudaWork has been enqueued when it is made, and a MessageWork holds
-the Request of a send or a receive. get_future() completes with the tensors of the call.
+the Request of a send or a receive. get_future() completes with the tensors of the call; of CPU tensors in a thread of
+finishers.py, where its callbacks run and may block.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import torch
 import torch.distributed as dist
 
 from .. import _core
-from ..errors import TimeoutError
+from ..errors import Error, TimeoutError
+from .finishers import finish
 
 Pairs = Sequence[tuple[Any, Any]]  # of a target and the contiguous tensor that stands for it until the call has ended
 
 _NO_LIMIT = timedelta(0)  # c10d's default
-_claiming = threading.Lock()  # held while one of two threads takes on to complete a future
+_claiming = threading.Lock()  # held while a work ends or gets its future: one of the two completes the future
 
 
 def copy_back(pairs: Pairs) -> None:
@@ -70,19 +72,22 @@ class HostWork(Work):
         self.back = back
         self._gate = threading.Lock()  # held until the work has ended
         self._gate.acquire()
+        self._done = False  # set before the gate opens; wait() holds the gate for a moment too
         self._future: Any = None
-        self._claimed = False
 
     def end(self, error: BaseException | None) -> None:
         """The lane's thread has run it."""
         self._error = error
         self.calls = self.back = ()  # lets go of the arrays
+        with _claiming:
+            self._done = True
+            future = self._future
         self._gate.release()
-        if self._future is not None:
-            self._complete()
+        if future is not None:
+            finish(lambda: _settle(future, self._tensors, error))
 
     def is_completed(self) -> bool:
-        return not self._gate.locked()
+        return self._done
 
     def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
         """Blocks until the call has ended; raises its error, or TimeoutError after `timeout`, where the call goes on."""
@@ -96,18 +101,13 @@ class HostWork(Work):
 
     def get_future(self) -> Any:
         """A torch.futures.Future of the tensors, which carries the error if there is one."""
-        if self._future is None:
-            self._future = torch.futures.Future()
-            if self.is_completed():
-                self._complete()
-        return self._future
-
-    def _complete(self) -> None:
-        """By the lane's thread and by get_future(), whichever is later; both may be."""
         with _claiming:
-            claimed, self._claimed = self._claimed, True
-        if not claimed:
+            late = self._future is None and self._done
+            if self._future is None:
+                self._future = torch.futures.Future()
+        if late:
             _settle(self._future, self._tensors, self._error)
+        return self._future
 
 
 class CudaWork(Work):
@@ -154,22 +154,30 @@ class MessageWork(Work):
         self._request = request
         self._source = source
         self._back = back
+        self._turn = threading.Lock()  # held by the thread that waits or tests: the program's, or that of a future
         self._ended = False
 
     def is_completed(self) -> bool:
-        if not self._ended and self._request.test():
-            self._end()
-        return self._ended
+        if not self._ended and self._turn.acquire(blocking=False):
+            try:
+                if not self._ended and self._request.test():
+                    self._end()
+            except Error as error:
+                self._error = error
+            finally:
+                self._turn.release()
+        return self._ended or self._error is not None
 
     def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
         """Completes the message where it was posted: blocks for CPU tensors. Raises how it ended."""
-        if not self._ended:
-            try:
-                self._request.wait(self._stream())
-            except BaseException as error:
-                self._error = error
-                raise
-            self._end()
+        with self._turn:
+            if not self._ended:
+                try:
+                    self._request.wait(self._stream())
+                except BaseException as error:
+                    self._error = error
+                    raise
+                self._end()
         return True
 
     def get_future(self) -> Any:
@@ -187,7 +195,7 @@ class MessageWork(Work):
         if self._tensors[0].is_cuda:
             complete()
         else:
-            threading.Thread(target=complete, name="onstream message", daemon=True).start()
+            finish(complete)
         return future
 
     def source_rank(self) -> int:
@@ -201,9 +209,9 @@ class MessageWork(Work):
         return torch.cuda.current_stream(device) if device.type == "cuda" else None
 
     def _end(self) -> None:
-        self._ended = True
         copy_back(self._back)
         self._back = ()
+        self._ended = True  # last: is_completed() reads it without the turn
 
 
 def _settle(future: Any, value: Any, error: BaseException | None) -> None:
