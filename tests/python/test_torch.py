@@ -62,6 +62,12 @@ def test_callbacks_of_futures_may_wait_for_collectives(tmp_path: Path) -> None:
 
 @needs_torch
 @pytest.mark.limit(300)
+def test_a_rank_has_one_gpu_in_all_groups(tmp_path: Path) -> None:
+    run(tmp_path, 4, "gpus_of_groups")
+
+
+@needs_torch
+@pytest.mark.limit(300)
 def test_messages_have_tags_and_may_be_batched(tmp_path: Path) -> None:
     run(
         tmp_path, 3, "messages_match_by_tag", "messages_from_any_rank", "messages_in_a_batch", "objects_travel",

@@ -8,15 +8,17 @@ import os
 import sys
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 import torch_values
 import torch_works
+from onstream.torch import group as groups
 from torch import nn
 from torch_values import LIMIT, begin, equal, rooted
 
-from onstream import AbortedError, Error, TimeoutError
+from onstream import AbortedError, ClosedError, Error, InvalidArgumentError, TimeoutError, UnsupportedError, World
 
 STEPS = 20
 
@@ -48,7 +50,66 @@ def groups_of_a_split(rank: int, size: int) -> None:
         new.broadcast([tensor], rooted(0)).wait()
         assert tensor.item() == 3
         new.shutdown()
+        refused(lambda: new.broadcast([tensor], rooted(0)).wait(), ClosedError, "")
+    for name in (None, "half", "half"):  # two splits at once, of the same name
+        half = parent.split_group([0, 1] if rank < 2 else [2, 3], group_name=name)
+        tensor = torch.tensor([rank])
+        half.allreduce([tensor]).wait()
+        assert tensor.item() == (1 if rank < 2 else 5), tensor
+        half.shutdown()
+    assert parent.comm_split_count() == 4
+    refused(lambda: parent.split_group([0, size]), InvalidArgumentError, f"split_group: the rank is {size}")
+    refused(lambda: parent.split_group([0, 0]), InvalidArgumentError, "name one twice")
     dist.barrier()
+
+
+def refused(call: Any, kind: type[Error], words: str) -> None:
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
+class _Gpu:
+    """A World of the host device that says it is of a GPU."""
+
+    def __init__(self, *, launch: Any, device: str, **limits: Any) -> None:
+        self.device = device
+        self._world = World(launch=launch, device="host", **limits)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+
+def gpus_of_groups(rank: int, size: int) -> None:
+    """A rank has one GPU in all groups, also where its number in the group is another; a tensor of another is refused."""
+    dist.destroy_process_group()
+    with (
+        mock.patch.object(groups, "World", _Gpu),
+        mock.patch.object(groups, "_gpu_of", return_value=True),
+        mock.patch.object(torch.cuda, "current_device", return_value=0),
+        mock.patch.object(torch.cuda, "device_count", return_value=size),
+    ):
+        begin("onstream", "gpus", rank, size)
+        default: Any = dist.distributed_c10d._get_default_group()
+        made = [default, default.split_group([3, 2]), dist.new_group([2, 3])]
+        for group in made if rank > 1 else made[:1]:
+            assert group._cuda.world.device == f"cuda:{rank}"
+            for wanted in (f"cuda:{rank}", "cuda", "cpu"):
+                assert group.get_backend(torch.device(wanted)) is group
+            other = torch.device(f"cuda:{(rank + 1) % size}")
+            refused(lambda group=group, other=other: group.get_backend(other), UnsupportedError, f"is on {other}, but")
+    for broken, other in (default._lanes(), default._lanes()[::-1]):
+        with (
+            mock.patch.object(broken, "close", side_effect=Error("broken")),
+            mock.patch.object(other, "close") as closed,
+        ):
+            refused(default.shutdown, Error, "broken")
+        closed.assert_called_once_with()
+    if rank > 1:
+        made[1].shutdown()
 
 
 def another_order_in_another_group(rank: int, size: int) -> None:

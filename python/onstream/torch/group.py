@@ -8,7 +8,10 @@ a few milliseconds. shutdown(), which destroy_process_group() calls, waits for t
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -54,7 +57,7 @@ class Group(Collectives, dist.ProcessGroup):
         self._rank, self._size = rank, size
         self._store, self._timeout, self._device = store, timeout, device
         self._name, self._description = "", "undefined"
-        self._splits = 0
+        self._splits: Counter[tuple[int, ...]] = Counter()
         gpu = _gpu_of(device)
         launches = meet(store, rank, size, gpu)
         wait_s = timeout.total_seconds()
@@ -62,7 +65,9 @@ class Group(Collectives, dist.ProcessGroup):
         self._host = HostLane(World(launch=launches.host, device="host", **limits))
         self._cuda: CudaLane | None = None
         if launches.cuda is not None:
-            self._cuda = CudaLane(World(launch=launches.cuda, device=_cuda_name(device, launches.cuda), **limits))
+            name = _cuda_name(device, launches.cuda)
+            self._cuda = CudaLane(World(launch=launches.cuda, device=name, **limits))
+            self._device = torch.device(name)
         self._take_seat()
 
     def _take_seat(self) -> None:
@@ -147,14 +152,20 @@ class Group(Collectives, dist.ProcessGroup):
         self, ranks: Sequence[int], timeout: timedelta | None = None, opts: Any = None,
         group_name: str | None = None, group_desc: str | None = None, **_: Any,
     ) -> Group | None:  # fmt: skip
-        """A group of some of this one's ranks, numbered in this order; None on the others."""
-        self._splits += 1
-        if self._rank not in ranks:
+        """A group of some of this one's ranks, numbered in this order; None on the others. Each keeps its GPU."""
+        for rank in ranks:
+            self._check_rank("split_group", rank)
+        key = tuple(ranks)
+        if len(set(key)) != len(key):
+            raise InvalidArgumentError(f"split_group: the ranks {list(ranks)} name one twice")
+        self._splits[key] += 1
+        if self._rank not in key:
             return None
-        name = group_name or f"{self.group_name}:split:{self._splits}"
-        store = dist.PrefixStore(f"{name}/", self._store)
-        new = Group(store, list(ranks).index(self._rank), len(ranks), timeout or self._timeout, self._device)
-        new._set_group_name(name)
+        # Other ranks may be in another split at this moment, perhaps by the same group_name.
+        split = f"split:{'_'.join(map(str, key))}:{self._splits[key]}"
+        store = dist.PrefixStore(f"{split}/", self._store)
+        new = Group(store, key.index(self._rank), len(key), timeout or self._timeout, self._device)
+        new._set_group_name(group_name or f"{self.group_name}:{split}")
         new._set_group_desc(group_desc or "undefined")
         return new
 
@@ -162,17 +173,19 @@ class Group(Collectives, dist.ProcessGroup):
 
     def comm_split_count(self) -> int:
         """How many groups were split from this one."""
-        return self._splits
+        return self._splits.total()
 
     def abort(self) -> None:
         """Ends the group on every rank; calls that wait raise AbortedError."""
-        for lane in self._lanes():
-            lane.world.abort(f"rank {self._rank} aborted its process group")
+        with ExitStack() as each:  # calls them all, also where one raises
+            for lane in self._lanes():
+                each.callback(lane.world.abort, f"rank {self._rank} aborted its process group")
 
     def shutdown(self) -> None:
-        """Waits for the group's work, then leaves the group."""
-        for lane in self._lanes():
-            lane.close()
+        """Waits for the group's work, then leaves the group. Raises the failure of a world once all are closed."""
+        with ExitStack() as each:
+            for lane in self._lanes():
+                each.callback(lane.close)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Refuses: a world's deadline is that of init_process_group() or new_group()."""
@@ -190,18 +203,18 @@ class Group(Collectives, dist.ProcessGroup):
         kind = device.type
         if kind == "cpu":
             return self._host
-        if kind == "cuda" and self._cuda is not None:
+        if kind == "cuda" and self._cuda is not None and device.index in (None, self._device.index):
             return self._cuda
         raise UnsupportedError(f"{call}: the tensor is on {device}, but this group serves {self._served()}")
 
     def _served(self) -> str:
         if self._cuda is not None:
-            return f"cpu and {self._cuda.world.device}"
+            return f"cpu and {self._device}; another GPU is named by device_id= when the group is made"
         return f"cpu alone: {_core.no_cuda_reason() or 'some rank has no GPU for onstream'}"
 
     def _check_rank(self, call: str, rank: int) -> None:
         if not 0 <= rank < self._size:
-            raise InvalidArgumentError(f"{call}: the peer is {rank}, but the group's ranks are 0 to {self._size - 1}")
+            raise InvalidArgumentError(f"{call}: the rank is {rank}, but the group's ranks are 0 to {self._size - 1}")
 
 
 def create(options: Any, _: Any = None) -> Group:
@@ -218,8 +231,17 @@ def _gpu_of(device: Any) -> bool:
 
 
 def _cuda_name(device: Any, launch: _core.Launch) -> str:
-    """The GPU that init_process_group() was given, else torch's current one if set, else this rank's in its host's order."""
-    if device is not None:
+    """The GPU that init_process_group() was given, else torch's current one if that is not 0, else this rank's by number."""
+    if device is not None and device.index is not None:
         return f"cuda:{device.index}"
-    current = torch.cuda.current_device()
-    return f"cuda:{current or launch.local_rank % torch.cuda.device_count()}"
+    return f"cuda:{torch.cuda.current_device() or _own_number(launch) % torch.cuda.device_count()}"
+
+
+def _own_number(launch: _core.Launch) -> int:
+    """This rank's number on its host among all ranks of the job, of which a later group has but some."""
+    if not dist.is_initialized():
+        return launch.local_rank  # the default group is on its way
+    default = dist.distributed_c10d._get_default_group()
+    if isinstance(default, Group) and default._cuda is not None:
+        return int(default._device.index)
+    return int(os.environ.get("LOCAL_RANK", dist.get_rank()))
