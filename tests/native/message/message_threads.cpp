@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "onstream/device/kernel/interrupt.hpp"
+#include "onstream/device/kernel/thread_lock.hpp"
 #include "onstream/message/message.hpp"
 #include "support/check.hpp"
 #include "support/own_stream.hpp"
@@ -175,6 +176,39 @@ CASE(a_call_inside_another_of_its_lane_is_refused_and_the_outer_one_ends_well) {
     }
     world.barrier();
   });
+}
+
+// The system gives the pthread_t of a thread that has ended to a later one.
+CASE(a_kept_lock_is_not_that_of_a_later_thread) {
+  std::uint64_t holder = 0;
+  std::uint64_t kept = 0;
+  pthread_t keeper{};
+  std::thread([&] {
+    keeper = pthread_self();
+    kept = ThreadLock(holder).keep();
+    CHECK(ThreadLock::is_mine(holder) && ThreadLock::is_kept(holder));
+  }).join();
+  bool same = false;
+  for (int tries = 0; tries < 100 && !same; ++tries) {
+    std::thread([&] {
+      same = pthread_equal(pthread_self(), keeper) != 0;
+      CHECK(!ThreadLock::is_mine(holder));
+    }).join();
+  }
+  CHECK(same);
+  CHECK(ThreadLock(holder, kept).held());
+}
+
+CASE(a_word_that_kept_a_lock_before_does_not_take_it_over) {
+  std::uint64_t holder = 0;
+  const std::uint64_t first = ThreadLock(holder).keep();
+  CHECK(ThreadLock(holder, first).held());
+  const std::uint64_t second = ThreadLock(holder).keep();
+  CHECK(first != second && ThreadLock::is_mine(holder));
+  CHECK(!ThreadLock(holder, first).held());
+  CHECK(holder == second);
+  CHECK(ThreadLock(holder, second).held());
+  CHECK(holder == 0);
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }

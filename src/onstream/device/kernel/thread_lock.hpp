@@ -3,10 +3,14 @@
 // Unlike a mutex it waits as ops do: bounded, and until the world fails or the thread's interrupt hook says so. A call
 // of the thread that holds it already, as from a signal handler, is told so at once. A call may end and keep() the
 // lock: another one takes it over, in any thread, or gives it back.
+//
+// A thread inside is alive, so its pthread_t names it. One that has kept a lock may be gone, and a later thread have
+// its pthread_t: a kept word has a number of the thread that no other thread gets, and one of the lock's keeping.
 #pragma once
 
 #include <pthread.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 
@@ -14,6 +18,23 @@
 #include "onstream/device/kernel/wait.hpp"
 
 namespace onstream {
+
+// A thread that has kept locks, and the words that it kept them under.
+struct LockKeeper {
+  static constexpr std::uint64_t kKept = 1;   // not in a pthread_t, which is the address of an aligned object
+  static constexpr unsigned kCountBits = 36;  // of a word: above them the thread, in them its keepings and kKept
+  std::uint64_t number = 0;                   // from 1 on; never reused
+  std::uint64_t count = 0;
+
+  std::uint64_t next_word() {
+    static constinit std::atomic<std::uint64_t> last = 0;
+    if (number == 0) number = last.fetch_add(1, std::memory_order_relaxed) + 1;  // orders nothing
+    constexpr std::uint64_t kCountMask = (std::uint64_t{1} << kCountBits) - 1;
+    return number << kCountBits | (++count << 1 & kCountMask) | kKept;
+  }
+  bool made(std::uint64_t word) const { return word >> kCountBits == number; }
+};
+inline constinit thread_local LockKeeper lock_keeper;
 
 class ThreadLock {
  public:
@@ -38,9 +59,12 @@ class ThreadLock {
 
   // Whether this thread holds the lock whose word that is, or has kept it.
   static bool is_mine(const std::uint64_t& holder) {
-    return (HostGroup::load_relaxed(&holder) & ~kKept) == this_thread();
+    const std::uint64_t word = HostGroup::load_relaxed(&holder);
+    return (word & LockKeeper::kKept) == 0 ? word == this_thread() : lock_keeper.made(word);
   }
-  static bool is_kept(const std::uint64_t& holder) { return (HostGroup::load_relaxed(&holder) & kKept) != 0; }
+  static bool is_kept(const std::uint64_t& holder) {
+    return (HostGroup::load_relaxed(&holder) & LockKeeper::kKept) != 0;
+  }
 
   Status status() const { return status_; }
   bool held() const { return status_ == Status::ok; }
@@ -50,17 +74,15 @@ class ThreadLock {
     status_ = Status::pending;
   }
 
-  // Ends this call and keeps the lock. Returns the word to take it over by.
+  // Ends this call and keeps the lock. Returns the word to take it over by, which no other keeping has.
   std::uint64_t keep() {
-    const std::uint64_t word = this_thread() | kKept;
+    const std::uint64_t word = lock_keeper.next_word();
     HostGroup::store_release(holder_, word);  // pairs with compare_swap
     status_ = Status::pending;
     return word;
   }
 
  private:
-  static constexpr std::uint64_t kKept = 1;  // beside a thread's word, which is the address of an aligned object
-
   static std::uint64_t this_thread() {
     const pthread_t self = pthread_self();
     std::uint64_t word = 0;
