@@ -24,20 +24,30 @@ ONSTREAM_CALL bool look_past(const G& group, const LaneView& lane, std::uint64_t
   return false;
 }
 
-// Whether the next message has come; `seen` gets its header. One look of one thread: false, too, while another thread
-// takes messages of posted receives.
+// One look: nothing has come, the next message has, or another thread takes messages of posted receives just now.
+enum class Next { none, there, busy };
+
+// One look of one thread for the next message; `seen` gets its header.
 template <Group G>
-ONSTREAM_CALL bool next_message(const G& group, const LaneView& lane, Seen& seen) {
+ONSTREAM_CALL Next next_message(const G& group, const LaneView& lane, Seen& seen) {
   Receiving* const state = lane.receiving;
   const auto [drained, head] = load_pair(group, &state->drained);
-  if (group.load_acquire(&state->posted) == drained) return look_past(group, lane, head, 0, seen);
-  if (group.compare_swap(&state->lock, 0, 1) != 0) return false;
+  const auto told = [](bool there) { return there ? Next::there : Next::none; };
+  if (group.load_acquire(&state->posted) == drained) return told(look_past(group, lane, head, 0, seen));
+  if (group.compare_swap(&state->lock, 0, 1) != 0) return Next::busy;
   group.fence();  // the lock's previous holder left its counters before it let go
   const std::uint64_t taken = group.load_acquire(&state->drained);
   const std::uint64_t posted = group.load_acquire(&state->posted);
-  const bool there = posted >= taken && look_past(group, lane, group.load_relaxed(&state->head), posted - taken, seen);
+  Next next = Next::busy;  // a receive that has taken its message is about to count itself
+  if (posted >= taken) next = told(look_past(group, lane, group.load_relaxed(&state->head), posted - taken, seen));
   group.store_release(&state->lock, 0);
-  return there;
+  return next;
+}
+
+// A look as one word: 0 for none, the message's bytes and 1, or kBusy.
+constexpr std::uint64_t kBusy = ~std::uint64_t{0};
+ONSTREAM_BODY std::uint64_t word_of(Next next, const Seen& seen) {
+  return next == Next::none ? 0 : next == Next::there ? seen.bytes() + 1 : kBusy;
 }
 
 // One look at several lanes, for a device whose memory the host does not read.
@@ -49,7 +59,7 @@ struct Probe {
     Line* ring = nullptr;
     std::uint64_t ring_shift = 0;
   };
-  std::uint64_t* found = nullptr;  // pinned: for each place the message's bytes and 1, or 0: none has come
+  std::uint64_t* found = nullptr;  // pinned: word_of() each place
   int count = 0;
   Place places[kMostProbed];
 
@@ -62,8 +72,8 @@ struct Probe {
       lane.ring = places[i].ring;
       lane.ring_shift = places[i].ring_shift;
       Seen seen;
-      const bool there = next_message(group, lane, seen);
-      group.store_relaxed(found + i, there ? seen.bytes() + 1 : 0);
+      const Next next = next_message(group, lane, seen);
+      group.store_relaxed(found + i, word_of(next, seen));
     }
   }
 };

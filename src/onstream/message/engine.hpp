@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -209,29 +210,36 @@ class MessageEngine {
   Status reported(std::uint64_t word) const;
 
   // --- probe.cpp ---
-  enum class Keep { no, yes };  // whether the lane's lock, in the name of the message that was found
+  enum class Keep { no, yes };             // whether the lane's lock, in the name of the message that was found
+  enum class Sight { none, found, busy };  // of a look for a message; busy: another call was at it, look again
+  // Sure: `none` means that nothing had come when the look began, as it takes the lanes' locks.
+  enum class Care { brief, sure };
   struct Found {
     Probed message;
     std::uint64_t kept = 0;  // takes that lock over
   };
   std::uint64_t& receiving_lock(int peer, int tag);
   void check_probe(int peer, int tag);
-  bool next_message(std::span<const lane::LaneView> lanes, std::span<std::uint64_t> found);
-  bool look_at(int peer, int tag, Keep keep, Found& found);
-  bool find(int peer, int tag, Keep keep, Found& found);
-  bool are_free(int peer, int tag);
-  std::uint64_t word_of_source(int peer, int tag);
+  void next_message(std::span<const lane::LaneView> lanes, std::span<std::uint64_t> found);
+  static Sight sight_of(std::uint64_t word);
+  Sight look_at(int peer, int tag, Care care, Keep keep, Found& found);
+  Sight find(int peer, int tag, Care care, Keep keep, Found& found);
+  Status wait_for_message(int peer, const std::function<Sight(Care)>& look) const;
   bool find_once(int peer, int tag, Keep keep, Found& found);
   Status await_message(int peer, int tag, Keep keep, Found& found);
   std::shared_ptr<Matched> matched(const Found& found);
   void post_kept(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination,
-                 std::uint64_t kept);
+                 std::uint64_t& kept);
   void tell_in_vain(Status status, const WaitView& wait, const Fault& fault);
 
   // --- any_source.cpp ---
   std::shared_ptr<Request> irecv_any(const Incoming& message);
-  bool bind(const std::shared_ptr<Request>& request);
-  void bind_to(const std::shared_ptr<Request>& request, const Incoming& message, std::uint64_t kept);
+  Sight bind(const std::shared_ptr<Request>& request, Care care);
+  Sight bind_locked(const std::shared_ptr<Request>& request, Care care);
+  bool bind_to(const std::shared_ptr<Request>& request, const Incoming& message, std::uint64_t& kept);
+  bool make_room(const lane::LaneView& lane);
+  bool withdraw(const Request& request);
+  void bind_for_stream(const std::shared_ptr<Request>& request);
   void await_source(const std::shared_ptr<Request>& request);
   bool has_source(const std::shared_ptr<Request>& request);
   void end_in_vain(Status status, const Request& request);
@@ -264,7 +272,7 @@ class MessageEngine {
     std::weak_ptr<Request> request;
     Incoming message;
   };
-  std::mutex binding_;
+  std::mutex binding_;  // guards the next, and the fields of those requests that name their message's lane
   std::vector<Unbound> unbound_;
   std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };

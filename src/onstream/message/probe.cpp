@@ -33,6 +33,12 @@ Fault probe_fault(int peer, int tag) {
 
 }  // namespace
 
+// `word`: lane::word_of() a look.
+MessageEngine::Sight MessageEngine::sight_of(std::uint64_t word) {
+  if (word == lane::kBusy) return Sight::busy;
+  return word == 0 ? Sight::none : Sight::found;
+}
+
 std::uint64_t& MessageEngine::receiving_lock(int peer, int tag) {
   return on_host_ ? view(peer, tag).receiving->busy : keepers_->at(queue_of(peer, tag));
 }
@@ -42,99 +48,112 @@ void MessageEngine::check_probe(int peer, int tag) {
   start_as([&] { return text_of_probe(peer, tag); }, [] {});
 }
 
-// Of each of these lanes the next message's bytes and 1, or 0: none has come. Whether there is one at all.
-bool MessageEngine::next_message(std::span<const lane::LaneView> lanes, std::span<std::uint64_t> found) {
+// Looks at each of these lanes; `found` gets lane::word_of() it.
+void MessageEngine::next_message(std::span<const lane::LaneView> lanes, std::span<std::uint64_t> found) {
   if (on_host_) {
     std::ranges::transform(lanes, found.begin(), [](const lane::LaneView& lane) {
       lane::Seen seen;
-      return lane::next_message(kCaller, lane, seen) ? seen.bytes() + 1 : 0;
+      const lane::Next next = lane::next_message(kCaller, lane, seen);
+      return lane::word_of(next, seen);
     });
-  } else {
-    const std::lock_guard lock(probing_);
-    if (probed_ == nullptr) {
-      const std::size_t most = static_cast<std::size_t>(fabric_->size());
-      probed_ = device_->allocate(most * sizeof(std::uint64_t), MemoryKind::pinned);
-    }
-    auto* const answers = reinterpret_cast<std::uint64_t*>(probed_->data());
-    const Stream stream = receives_.get();
-    for (std::size_t first = 0; first < lanes.size(); first += lane::kMostProbed) {
-      lane::Probe body;
-      body.found = answers + first;
-      for (const lane::LaneView& lane :
-           lanes.subspan(first, std::min<std::size_t>(lanes.size() - first, lane::kMostProbed))) {
-        body.places[body.count++] = {lane.receiving, lane.ring, lane.ring_shift};
-      }
-      launch(*device_, lane::probe_kernel(), body, kOneWarp, stream);
-    }
-    device_->synchronize(stream);
-    std::ranges::copy_n(answers, static_cast<std::ptrdiff_t>(lanes.size()), found.begin());
+    return;
   }
-  return std::ranges::any_of(found, [](std::uint64_t one) { return one != 0; });
+  const std::lock_guard lock(probing_);
+  if (probed_ == nullptr) {
+    const std::size_t most = static_cast<std::size_t>(fabric_->size());
+    probed_ = device_->allocate(most * sizeof(std::uint64_t), MemoryKind::pinned);
+  }
+  auto* const answers = reinterpret_cast<std::uint64_t*>(probed_->data());
+  const Stream stream = receives_.get();
+  for (std::size_t first = 0; first < lanes.size(); first += lane::kMostProbed) {
+    lane::Probe body;
+    body.found = answers + first;
+    for (const lane::LaneView& lane :
+         lanes.subspan(first, std::min<std::size_t>(lanes.size() - first, lane::kMostProbed))) {
+      body.places[body.count++] = {lane.receiving, lane.ring, lane.ring_shift};
+    }
+    launch(*device_, lane::probe_kernel(), body, kOneWarp, stream);
+  }
+  device_->synchronize(stream);
+  std::ranges::copy_n(answers, static_cast<std::ptrdiff_t>(lanes.size()), found.begin());
 }
 
-// A lane that another call receives on has nothing for this one. Mostly there is nothing, which is seen without the
-// lock on the host.
-bool MessageEngine::look_at(int peer, int tag, Keep keep, Found& found) {
+// Mostly there is nothing, which a brief look on the host sees without the lock. It may take for nothing a message
+// behind one that another call is taking out of the ring.
+MessageEngine::Sight MessageEngine::look_at(int peer, int tag, Care care, Keep keep, Found& found) {
   const lane::LaneView& lane = view(peer, tag);
-  std::uint64_t bytes_and_1 = 0;
-  if (on_host_ && !next_message({&lane, 1}, {&bytes_and_1, 1})) return false;
+  std::uint64_t word = 0;
+  const auto look = [&] {
+    next_message({&lane, 1}, {&word, 1});
+    return sight_of(word);
+  };
+  if (on_host_ && care == Care::brief) {
+    if (const Sight sight = look(); sight != Sight::found) return sight;
+  }
   ThreadLock lock(receiving_lock(peer, tag));
-  if (!lock.held() || !next_message({&lane, 1}, {&bytes_and_1, 1})) return false;
-  found.message = {peer, tag, bytes_and_1 - 1};
+  if (!lock.held()) return Sight::busy;
+  if (const Sight sight = look(); sight != Sight::found) return sight;
+  found.message = {peer, tag, word - 1};
   if (keep == Keep::yes) found.kept = lock.keep();
-  return true;
+  return Sight::found;
 }
 
 // One look. Of any rank: begins behind the rank whose message was found last, so that none starves.
-bool MessageEngine::find(int peer, int tag, Keep keep, Found& found) {
-  if (peer != kAnySource) return look_at(peer, tag, keep, found);
+MessageEngine::Sight MessageEngine::find(int peer, int tag, Care care, Keep keep, Found& found) {
+  if (peer != kAnySource) return look_at(peer, tag, care, keep, found);
   const int size = fabric_->size();
-  std::vector<std::uint64_t> there;
-  if (!on_host_) {
+  std::vector<std::uint64_t> there;  // by one kernel for all lanes, where that will do
+  if (!on_host_ && care == Care::brief) {
     std::vector<lane::LaneView> lanes;
     for (int from = 0; from < size; ++from) lanes.push_back(view(from, tag));
     there.resize(lanes.size());
-    if (!next_message(lanes, there)) return false;
+    next_message(lanes, there);
   }
+  Sight all = Sight::none;
   const int start = next_source_.load(std::memory_order_relaxed);
   for (int turn = 0; turn < size; ++turn) {
     const int from = (start + turn) % size;
-    if (!on_host_ && there[static_cast<std::size_t>(from)] == 0) continue;
-    if (!look_at(from, tag, keep, found)) continue;
-    next_source_.store((from + 1) % size, std::memory_order_relaxed);
-    return true;
+    Sight one = there.empty() ? Sight::found : sight_of(there[static_cast<std::size_t>(from)]);
+    if (one == Sight::found) one = look_at(from, tag, care, keep, found);
+    if (one == Sight::found) {
+      next_source_.store((from + 1) % size, std::memory_order_relaxed);
+      return one;
+    }
+    if (one == Sight::busy) all = one;
   }
-  return false;
-}
-
-// Whether no call and no match holds the lock of a lane that this probe looks at.
-bool MessageEngine::are_free(int peer, int tag) {
-  const int first = peer == kAnySource ? 0 : peer;
-  const int last = peer == kAnySource ? fabric_->size() - 1 : peer;
-  for (int from = first; from <= last; ++from) {
-    if (HostGroup::load_acquire(&receiving_lock(from, tag)) != 0) return false;
-  }
-  return true;
-}
-
-// The abort word for a wait for a message. A peer that has left may have sent one more than another call is about to
-// receive: the wait goes on while that call, or a match, holds the lane.
-std::uint64_t MessageEngine::word_of_source(int peer, int tag) {
-  const std::uint64_t word = word_of_peer(kCaller, fabric_->wait_view(), word_peer(peer));
-  return (word & kPeerLeft) != 0 && !are_free(peer, tag) ? word & ~kPeerLeft : word;
+  return all;
 }
 
 // Throws closed where nothing more can come.
 bool MessageEngine::find_once(int peer, int tag, Keep keep, Found& found) {
   check_probe(peer, tag);
-  const bool left = fabric_->has_left(word_peer(peer));  // before the look: all that it sent has come then
+  // Before the look: all that it sent has come then.
+  const bool left = peer != fabric_->rank() && fabric_->has_left(word_peer(peer));
   if (fabric_->network() != nullptr) fabric_->network()->turn();
-  if (find(peer, tag, keep, found)) return true;
-  if (!left || peer == fabric_->rank() || !are_free(peer, tag)) return false;
-  if (find(peer, tag, keep, found)) return true;  // one may have been given back since
-  fabric_->check();                               // a peer that leaves a failed world leaves for that reason
+  const Sight sight = find(peer, tag, left ? Care::sure : Care::brief, keep, found);
+  if (sight != Sight::none || !left) return sight == Sight::found;
+  fabric_->check();  // a peer that leaves a failed world leaves for that reason
   fail(ErrorCode::closed, text_of_probe(peer, tag), ": ",
        peer == kAnySource ? "every other rank" : concat("rank ", peer), " has left the world; no more messages come");
+}
+
+// Waits until a look finds a message. That the ranks which may send one have left ends it only when a sure look behind
+// that found nothing: while another call, or a match, is at a lane, a message may come back, or lie behind another one.
+Status MessageEngine::wait_for_message(int peer, const std::function<Sight(Care)>& look) const {
+  const WaitView wait = fabric_->wait_view();
+  bool left = false;
+  Sight last = Sight::busy;
+  const auto word = [&] {
+    const std::uint64_t now = word_of_peer(kCaller, wait, word_peer(peer));
+    const bool in_vain = left && last == Sight::none;
+    left = (now & kPeerLeft) != 0;
+    if (left) kCaller.fence();  // the looks from now on see all that they sent
+    return in_vain ? now : now & ~kPeerLeft;
+  };
+  return wait_on(kCaller, wait, word, [&] {
+    last = look(left ? Care::sure : Care::brief);
+    return last == Sight::found;
+  });
 }
 
 Status MessageEngine::await_message(int peer, int tag, Keep keep, Found& found) {
@@ -142,10 +161,8 @@ Status MessageEngine::await_message(int peer, int tag, Keep keep, Found& found) 
   if (peer != kAnySource && ThreadLock::is_mine(receiving_lock(peer, tag))) {
     refuse_nested(text_of_probe(peer, tag), receiving_lock(peer, tag));
   }
-  const WaitView wait = fabric_->wait_view();
-  const auto word = [&] { return word_of_source(peer, tag); };
-  const Status status = wait_on(kCaller, wait, word, [&] { return find(peer, tag, keep, found); });
-  if (status != Status::ok) tell_in_vain(status, wait, probe_fault(peer, tag));
+  const Status status = wait_for_message(peer, [&](Care care) { return find(peer, tag, care, keep, found); });
+  if (status != Status::ok) tell_in_vain(status, fabric_->wait_view(), probe_fault(peer, tag));
   return reported(static_cast<std::uint64_t>(status));
 }
 
@@ -204,23 +221,35 @@ std::shared_ptr<Request> MessageEngine::irecv(const std::shared_ptr<Matched>& ma
   const Probed& found = kept.message();
   Incoming message{destination, bytes, found.peer, options};
   message.options.tag = found.tag;
-  require(kept.kept() != 0, onstream::text_of(message), ": this matched message was received already");
-  require(bytes >= found.bytes, onstream::text_of(message), ": the matched message has ", found.bytes,
-          " B; it stays, to be received into a larger buffer");
-  const RecvRoute route = route_recv(message, lane::Completion::posted);
-  outstanding_.check("irecv", queue_of(found.peer, found.tag), found.peer, found.tag, 1);
-  auto request = request_for(message);
-  post_kept(route, request, destination, kept.kept());
-  kept.let_go();
-  return request;
+  std::uint64_t word = kept.take();
+  require(word != 0, onstream::text_of(message), ": this matched message was received already");
+  try {
+    require(bytes >= found.bytes, onstream::text_of(message), ": the matched message has ", found.bytes,
+            " B; it stays, to be received into a larger buffer");
+    const RecvRoute route = route_recv(message, lane::Completion::posted);
+    outstanding_.check("irecv", queue_of(found.peer, found.tag), found.peer, found.tag, 1);
+    auto request = request_for(message);
+    post_kept(route, request, destination, word);
+    return request;
+  } catch (...) {
+    kept.put_back(word);
+    throw;
+  }
 }
 
+// Takes over the lane's lock, which is kept under that word. Where that fails it is kept again, under a new one.
 void MessageEngine::post_kept(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination,
-                              std::uint64_t kept) {
-  const ThreadLock lock(receiving_lock(request->lane.peer, request->lane.lane), kept);
+                              std::uint64_t& kept) {
+  ThreadLock lock(receiving_lock(request->lane.peer, request->lane.lane), kept);
   require(lock.held(), "irecv: the matched message from rank ", request->lane.peer, " with tag ", request->lane.lane,
           " is not kept any more");
-  post_receive(route, request, destination);
+  try {
+    post_receive(route, request, destination);
+  } catch (...) {
+    kept = lock.keep();
+    throw;
+  }
+  kept = 0;
 }
 
 }  // namespace onstream

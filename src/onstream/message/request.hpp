@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -54,6 +55,7 @@ class Request {
   std::uint64_t owner = 0;                  // the engine that made it
   int any_tag = -1;                         // of a receive from any rank
   std::atomic<bool> from_any = false;       // it has no sender yet: its lane has no peer
+  std::exception_ptr refused;               // from any rank, and no message can be received: for its waits to throw
   std::shared_ptr<MessageTickets> tickets;  // where the slot goes back
   std::shared_ptr<BouncePool> bounces;      // where the bounce buffer goes back, if there is one
 

@@ -37,13 +37,15 @@ Unreceived unreceived_on(const lane::LaneView& lane) {
 
 }  // namespace
 
-// Of a receive that came too late, or was never sent to: the next message of the same rank on another tag. By the
-// thread that takes the fault, while others may receive.
+// Of a receive that came too late, or was never sent to: the next message of the same rank on another tag, unless a
+// call or a match is at it. By the thread that takes the fault, while others may receive.
 void MessageEngine::look_aside(FaultReport& late) const {
   const HostGroup caller(0, 1);
   for (int tag = 0; late.peer >= 0 && tag < ground_->lanes.count(); ++tag) {
     lane::Seen seen;
-    if (tag == late.tag || !lane::next_message(caller, views_[queue_of(late.peer, tag)], seen)) continue;
+    const lane::LaneView& lane = views_[queue_of(late.peer, tag)];
+    if (tag == late.tag || HostGroup::load_relaxed(&lane.receiving->busy) != 0) continue;
+    if (lane::next_message(caller, lane, seen) != lane::Next::there) continue;
     late.waiting_tag = tag;
     late.waiting_bytes = seen.bytes();
     return;

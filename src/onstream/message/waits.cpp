@@ -36,9 +36,7 @@ std::vector<std::unique_lock<RequestLock>> lock_all(std::span<const std::shared_
 void MessageEngine::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
   for (const auto& request : requests) {
     check_request(request);
-    const bool bound = !request->from_any.load(std::memory_order_acquire) || bind(request);
-    require(bound,
-            "wait: a receive from any rank whose message has not come is waited for by the host, not by a stream");
+    if (request->from_any.load(std::memory_order_acquire)) bind_for_stream(request);
   }
   const auto locks = lock_all(requests);
   for (const auto& request : requests) order_after_op(*request, stream);
@@ -90,7 +88,8 @@ Status MessageEngine::test(const std::shared_ptr<Request>& request) {
   if (request->result) return *request->result;
   if (request->from_any.load(std::memory_order_acquire) && !has_source(request)) [[unlikely]] {
     const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
-    return request->status() == Status::pending && !failed ? Status::pending : collect(*request);
+    if (request->status() == Status::pending && !failed) return Status::pending;
+    if (withdraw(*request)) return collect(*request);
   }
   // Nothing more comes from a peer that has left: an op that has run ends at once, one way or the other.
   advance(*request, fabric_->has_left(request->lane.peer) ? Look::finish : Look::once);

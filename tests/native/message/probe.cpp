@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "onstream/base/clock.hpp"
+#include "onstream/lane/probe.hpp"
 #include "onstream/message/message.hpp"
 #include "support/check.hpp"
 #include "support/own_stream.hpp"
@@ -278,6 +279,52 @@ CASE(receives_from_any_rank_get_messages_in_the_order_in_which_they_were_posted)
   });
 }
 
+CASE(a_receive_from_any_rank_that_finds_no_room_waits_behind_the_posted_ones) {
+  constexpr int kCount = 4;
+  run_on_all(
+      2,
+      [](World& world) {
+        TestBuffer words(world, 8 * kCount);
+        if (world.rank() == 0) words.write(pattern(words.bytes(), 1));
+        std::vector<std::shared_ptr<Request>> requests;
+        for (int i = 0; i < kCount; ++i) {
+          std::byte* const word = words.data() + 8 * i;
+          if (world.rank() == 0) CHECK(world.send(word, 8, 1) == Status::ok);
+          if (world.rank() == 1) requests.push_back(world.irecv(word, 8, i < 2 ? 0 : kAnySource));
+        }
+        if (world.rank() == 1) {
+          const auto last = requests.back();
+          (void)soon([&] { return world.iprobe(0); });
+          (void)world.test(last);  // no error of the request before it
+          if (world.device().kind() == DeviceKind::host) CHECK(world.wait(last) == Status::ok);
+          for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
+          CHECK(words.read() == pattern(words.bytes(), 1));
+        }
+        world.barrier();
+      },
+      [](Parameters& parameters) { parameters.tag_receives = 2; });
+}
+
+CASE(a_receive_from_any_rank_that_is_refused_is_told_by_its_own_waits) {
+  run_on_all(2, [](World& world) {
+    constexpr std::size_t kBytes = 200000;
+    TestBuffer words(world, kBytes);
+    if (world.rank() == 0) {
+      words.write(pattern(kBytes, 2));
+      CHECK(world.send(words.data(), kBytes, 1) == Status::ok);
+    } else {
+      const auto nowhere = world.irecv(reinterpret_cast<void*>(64), kBytes, kAnySource);
+      const auto good = world.irecv(words.data(), kBytes, kAnySource);
+      CHECK(world.wait(good) == Status::ok);
+      CHECK(words.read() == pattern(kBytes, 2));
+      for (int i = 0; i < 2; ++i) CHECK_THROWS((void)world.wait(nowhere), "nothing is mapped at 0x40");
+      CHECK_THROWS((void)world.test(nowhere), "nothing is mapped at 0x40");
+      CHECK(world.source(nowhere) == kAnySource && world.source(good) == 0);
+    }
+    world.barrier();
+  });
+}
+
 CASE(a_receive_from_any_rank_that_is_let_go_takes_no_message) {
   run_on_all(2, [](World& world) {
     TestBuffer words(world, 16);
@@ -417,6 +464,81 @@ CASE(a_rank_that_has_left_is_probed_for_its_messages_and_then_named) {
     CHECK(world.recv(words.data(), 8, kAnySource) == Status::aborted);
     CHECK(world.failure()->story.find("left the world") != std::string::npos);
   });
+}
+
+CASE(a_look_that_meets_another_call_tells_so) {
+  Line ring[16] = {};
+  lane::Receiving receiving;
+  lane::LaneView lane;
+  lane.ring = ring;
+  lane.ring_shift = 3;
+  lane.receiving = &receiving;
+  const auto look = [&] {
+    lane::Seen seen;
+    return lane::next_message(HostGroup(0, 1), lane, seen);
+  };
+  CHECK(look() == lane::Next::none);
+  receiving.posted = 1;
+  CHECK(look() == lane::Next::none);
+  receiving.lock = 1;  // another thread waits for that posted receive
+  CHECK(look() == lane::Next::busy);
+}
+
+namespace {
+
+// How a thread gets one message of a rank that has left.
+Status take_one(World& world, int way, std::byte* word) {
+  if (way == 0) return world.recv(word, 8, kAnySource);
+  if (way == 1) {
+    const auto request = world.irecv(word, 8, kAnySource);
+    for (const Deadline limit(kSoonS); !limit.passed();) {
+      if (const Status status = world.test(request); status != Status::pending) return status;
+    }
+    return Status::pending;
+  }
+  const auto matched = soon([&] { return world.imatch(way == 2 ? kAnySource : 0); });
+  return world.recv(matched, word, 8);
+}
+
+}  // namespace
+
+CASE(threads_that_look_behind_a_rank_that_has_left_get_each_message) {
+  constexpr int kThreads = 4;
+  constexpr int kEach = 100;
+  constexpr int kRounds = kThreadSanitizer ? 1 : 8;  // two threads seldom look at once
+  const auto body = [](World& world) {
+    TestBuffer words(world, 8 * kThreads * kEach);
+    if (world.rank() == 0) {
+      for (int i = 0; i < kThreads * kEach; ++i) CHECK(world.send(words.data() + 8 * i, 8, 1) == Status::ok);
+      return;
+    }
+    (void)soon([&] { return world.fabric()->has_left(0); });
+    std::mutex mutex;
+    std::string wrong;  // the first thing
+    std::atomic<int> started = 0;
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (++started; started < kThreads;) HostGroup::pause(0, 0);
+        for (int i = 0; i < kEach; ++i) {
+          std::string error = "no error";
+          Status status = Status::pending;
+          try {
+            status = take_one(world, i % 8 == 0 ? (thread + i / 8) % 4 : thread % 2,
+                              words.data() + 8 * (thread * kEach + i));
+          } catch (const std::exception& raised) {
+            error = raised.what();
+          }
+          const std::lock_guard lock(mutex);
+          if (status != Status::ok && wrong.empty()) wrong = concat(name_of(status), ": ", error);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (!wrong.empty()) throw std::runtime_error(wrong);
+    CHECK_THROWS((void)world.iprobe(kAnySource), "every other rank has left the world");
+  };
+  for (int round = 0; round < kRounds; ++round) run_on_all(2, body);
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }
