@@ -178,6 +178,20 @@ def test_a_request_from_any_source_tells_its_peer_afterwards() -> None:
     pair(send, receive)
 
 
+def test_a_request_from_any_source_that_is_let_go_takes_no_message() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        request = world.irecv(bytearray(8), ons.any_source)
+        assert not request.test()
+        del request
+        gc.collect()
+        world.send(b"mine", 0)
+        for _ in range(2):  # each looks for ended requests among those let go
+            world.isend(b"else", 0, tag=1).wait()
+        assert soon(world).recv().tobytes() == b"mine"
+        for _ in range(2):
+            assert world.recv_new(0, tag=1).tobytes() == b"else"
+
+
 def test_any_source_is_refused_where_a_stream_would_wait() -> None:
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
         stream = world.stream()

@@ -15,6 +15,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/device/lifetime/streams.hpp"
 #include "onstream/message/message.hpp"
+#include "onstream/message/request.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::python {
@@ -47,6 +48,16 @@ bool is_over(World& world, const Abandoned& one) {
   } catch (const Error&) {
     return false;
   }
+}
+
+// Lets go of a receive from any rank that has no message yet, so that it takes none. False, and it stays: it has one,
+// or another thread looks for one just now. Its buffer must live until this returns.
+bool cancel(std::shared_ptr<Request>& request) {
+  if (!request->from_any.load(std::memory_order_acquire)) return false;
+  const std::weak_ptr<Request> rest = request;
+  request.reset();
+  request = rest.lock();
+  return request == nullptr;
 }
 
 }  // namespace
@@ -123,8 +134,10 @@ void WorldState::synchronize() {
 void WorldState::reap() {
   const auto mine = open();
   std::vector<Abandoned> over;
-  for (Abandoned& one : std::exchange(abandoned, {}))
-    (is_over(*mine, one) ? over : abandoned).push_back(std::move(one));
+  for (Abandoned& one : std::exchange(abandoned, {})) {
+    const bool ended = cancel(one.request) || (!one.request->from_any.load() && is_over(*mine, one));
+    (ended ? over : abandoned).push_back(std::move(one));
+  }
 }
 
 void WorldState::forget_buffers() {
@@ -217,6 +230,7 @@ PyRequest::~PyRequest() {
   if (request_ == nullptr || waited_) return;
   const bool open = state_->world != nullptr;
   if (open ? state_->world->captured(request_) : state_->left.expired()) return;
+  if (cancel(request_)) return;
   state_->abandoned.push_back({std::move(request_), std::move(hold_)});
 }
 
