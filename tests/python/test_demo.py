@@ -375,7 +375,7 @@ def test_the_demo_runs_checks_and_reports(
     check_times(page, count)
     check_halos(page, count, rows, columns)
     if device == "host" and count > 1:
-        assert "host_ll_max_bytes" in page.text  # why a halo took its path
+        assert "host_plan_ll_max_bytes" in page.text  # why a halo took its path
     with Image.open(tmp_path / "out" / "tsunami.png") as image:
         assert (image.format, image.size) == ("PNG", (1579, 1067))
         assert np.asarray(image).std() > 10
