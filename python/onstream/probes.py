@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 any_source: Final = -(2**31)
 """The peer of a recv, irecv or probe that takes the message of any rank, this one included: the one that is there
-first, and of several the next rank's in turn. Messages of one rank with one tag keep their order."""
+first, and of several the next rank's in turn. Messages of one rank with one tag keep their order. Once all other ranks
+have left, a call takes the messages that have come, this rank's own too, and else raises as one from a rank that left."""
 
 
 class Message:
