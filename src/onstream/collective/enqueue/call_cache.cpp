@@ -1,6 +1,7 @@
 #include "onstream/collective/enqueue/call_cache.hpp"
 
 #include <bit>
+#include <tuple>
 #include <utility>
 
 #include "onstream/collective/enqueue/compiled_call.hpp"
@@ -12,9 +13,8 @@ namespace {
 // A call that a few words and its counts say all of.
 bool is_plain(const CollectiveCall& call) { return !call.combine && call.user_kernels == nullptr; }
 
-bool same_counts(const CollectiveCall& one, const CollectiveCall& other) {
-  return one.send_counts == other.send_counts && one.receive_counts == other.receive_counts &&
-         one.send_offsets == other.send_offsets && one.receive_offsets == other.receive_offsets;
+auto counts_of(const CollectiveCall& call) {
+  return std::tie(call.send_counts, call.send_offsets, call.receive_counts, call.receive_offsets);
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ CallCache::Words CallCache::words_of(const CollectiveCall& call) {
           word(deterministic)};
 }
 
-std::size_t CallCache::place_of(const Words& words, const std::vector<std::size_t>& counts) {
+std::size_t CallCache::place_of(const Words& words, const Numbers& counts) {
   constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;  // Fibonacci hashing: Knuth, TAOCP volume 3, 6.4
   std::uint64_t mixed = 0;
   for (const std::uint64_t word : words) mixed = std::rotl(mixed, 9) ^ word;
@@ -54,7 +54,7 @@ const CompiledCall* CallCache::find(const CollectiveCall& call, const Device& de
   if (!is_plain(call)) return nullptr;
   const Words words = words_of(call);
   CacheEntry& entry = entries_[place_of(words, call.receive_counts)];
-  if (entry.work == nullptr || entry.words != words || !same_counts(entry.call, call)) return nullptr;
+  if (entry.work == nullptr || entry.words != words || entry.counts != counts_of(call)) return nullptr;
   const std::uint64_t frees = device.frees();
   for (Looked& buffer : entry.buffers) {
     if (buffer.address == nullptr || (buffer.frees == frees && device.counts_frees_of(buffer.info))) continue;
@@ -67,7 +67,7 @@ const CompiledCall* CallCache::find(const CollectiveCall& call, const Device& de
 void CallCache::keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const CompiledCall> work) {
   if (!is_plain(call) || !work->by_lines) return;
   const Words words = words_of(call);
-  entries_[place_of(words, call.receive_counts)] = {words, call, buffers, std::move(work)};
+  entries_[place_of(words, call.receive_counts)] = {words, counts_of(call), buffers, std::move(work)};
 }
 
 void CallCache::forget() noexcept { entries_ = {}; }

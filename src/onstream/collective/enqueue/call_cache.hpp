@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "onstream/collective/call/call.hpp"
@@ -40,16 +41,18 @@ class CallCache {
  private:
   static constexpr std::size_t kWords = 14;
   using Words = std::array<std::uint64_t, kWords>;  // all that tells calls apart, beside their counts
+  using Numbers = std::vector<std::size_t>;
+  using Counts = std::tuple<Numbers, Numbers, Numbers, Numbers>;  // to send, from where, to receive, and to where
   struct CacheEntry {
     Words words{};
-    CollectiveCall call;  // for its counts
+    Counts counts;
     Buffers buffers;
     std::shared_ptr<const CompiledCall> work;
   };
   static constexpr std::size_t kEntries = 16;
 
   static Words words_of(const CollectiveCall& call);
-  static std::size_t place_of(const Words& words, const std::vector<std::size_t>& counts);
+  static std::size_t place_of(const Words& words, const Numbers& counts);
 
   std::array<CacheEntry, kEntries> entries_;  // each call has one place
 };
