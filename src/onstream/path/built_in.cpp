@@ -43,12 +43,15 @@ class Builder {
   void on_request(Operation operation, Link link, Path path, unsigned needs, const Cost& cost = {}) {
     add(operation, link, path, needs, cost).by_request = true;
   }
-  Rule& ll(Operation operation, Link link, unsigned needs, const Cost& cost) {
+  void ll(Operation operation, Link link, unsigned needs, const Cost& cost) {
     Rule& rule = add(operation, link, Path::ll, needs, cost);
-    const bool cuda = link == Link::cuda;
-    rule.to_bytes = bytes_in(cuda ? parameters_.ll_max_bytes : parameters_.host_ll_max_bytes);
-    rule.to_parameter = cuda ? "ll_max_bytes" : "host_ll_max_bytes";
-    return rule;
+    const auto bound_by = [&rule](std::int64_t bytes, const char* parameter) {
+      rule.to_bytes = bytes_in(bytes);
+      rule.to_parameter = parameter;
+    };
+    if (link == Link::cuda) return bound_by(parameters_.ll_max_bytes, "ll_max_bytes");
+    if (operation == Operation::plan) return bound_by(parameters_.host_plan_ll_max_bytes, "host_plan_ll_max_bytes");
+    bound_by(parameters_.host_ll_max_bytes, "host_ll_max_bytes");
   }
 
   static void from(Rule& rule, std::int64_t bytes, const char* parameter) {
@@ -96,11 +99,7 @@ class Builder {
 
   void plans(Link link) {
     const bool cuda = link == Link::cuda;
-    Rule& lines = ll(Operation::plan, link, kSourceAccess | kDestinationAccess | kFitsLl, cuda ? kLl : Cost{});
-    if (!cuda) {
-      lines.to_bytes = bytes_in(parameters_.host_plan_ll_max_bytes);
-      lines.to_parameter = "host_plan_ll_max_bytes";
-    }
+    ll(Operation::plan, link, kSourceAccess | kDestinationAccess | kFitsLl, cuda ? kLl : Cost{});
     if (cuda) {
       from(add(Operation::plan, link, Path::copy, kSourceAccess | kDestinationMapped | kFewPieces, kCopy),
            parameters_.copy_min_bytes, "copy_min_bytes");
