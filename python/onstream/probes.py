@@ -110,32 +110,21 @@ class Probes:
         Raises if that one ended badly, and as Request.wait() does at its deadline. Requests that have ended before
         count: take them out of the list. An empty list raises InvalidArgumentError.
         """
-        return self._home._wait_any(_requests_of("wait_any", requests))
+        return self._home._wait_any(list(requests))
 
     def wait_some(self, requests: Iterable[_core.Request]) -> list[int]:
         """As wait_any(), but returns the places of all requests that have ended by then, at least one."""
-        return self._home._wait_some(_requests_of("wait_some", requests))
+        return self._home._wait_some(list(requests))
 
     def test_any(self, requests: Iterable[_core.Request]) -> int | None:
         """The place of the first request that has ended, or None. Never blocks; raises if that one ended badly."""
-        return self._home._test_any(_requests_of("test_any", requests))
+        return self._home._test_any(list(requests))
 
     def test_all(self, requests: Iterable[_core.Request]) -> bool:
         """Whether all requests have ended. Never blocks; raises if all have, and one badly."""
-        return self._home._test_all(_requests_of("test_all", requests))
+        return self._home._test_all(list(requests))
 
     def _recv_any(self, array: Any, tag: int, path: str, stream: Any) -> Message:
         request = self._home.irecv(array, any_source, tag=tag, path=path, stream=stream)
         request.wait()
         return Message(self._home, request.peer, request.tag, request.received, None)
-
-
-def _requests_of(call: str, requests: Iterable[_core.Request]) -> list[_core.Request]:
-    every = list(requests)
-    for number, request in enumerate(every):
-        if not isinstance(request, _core.Request):
-            raise TypeError(
-                f"{call}: request {number} is {request!r} of type {type(request).__name__}, but must be a Request of "
-                "isend() or irecv()"
-            )
-    return every

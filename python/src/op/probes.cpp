@@ -62,14 +62,14 @@ void recv_matched(WorldHandle self, const PyMatched& matched, nb::handle array) 
 // The requests of a list that its caller keeps. The library hears of none that is to or from null: it has ended.
 class RequestList {
  public:
-  RequestList(PyWorld& world, const nb::list& list) : world_(world.open()), call_(world.state()) {
-    for (const nb::handle one : list) {
-      python_.push_back(&nb::cast<PyRequest&>(one));
-      if (python_.back()->is_null()) {
-        nulls_.push_back(python_.size() - 1);
+  RequestList(const char* call, PyWorld& world, const nb::list& list)
+      : python_(requests_in(call, list)), world_(world.open()), call_(world.state()) {
+    for (std::size_t i = 0; i < python_.size(); ++i) {
+      if (python_[i]->is_null()) {
+        nulls_.push_back(i);
       } else {
-        requests_.push_back(python_.back()->request());
-        places_.push_back(python_.size() - 1);
+        requests_.push_back(python_[i]->request());
+        places_.push_back(i);
       }
     }
   }
@@ -93,9 +93,9 @@ class RequestList {
   const std::vector<std::size_t>& nulls() const { return nulls_; }
 
  private:
+  const std::vector<PyRequest*> python_;
   const std::shared_ptr<World> world_;
   const BlockingCall call_;
-  std::vector<PyRequest*> python_;
   std::vector<std::shared_ptr<Request>> requests_;
   std::vector<std::size_t> places_;
   std::vector<std::size_t> nulls_;
@@ -111,7 +111,7 @@ std::optional<std::size_t> first_ended(RequestList& requests) {
 }
 
 std::size_t wait_any(PyWorld& self, const nb::list& list) {
-  RequestList requests(self, list);
+  RequestList requests("wait_any", self, list);
   if (!requests.nulls().empty()) return *first_ended(requests);
   Status status = Status::ok;
   const std::size_t index = requests.run([&](World& world, const auto& all) { return world.wait_any(all, status); });
@@ -121,7 +121,7 @@ std::size_t wait_any(PyWorld& self, const nb::list& list) {
 }
 
 std::vector<std::size_t> wait_some(PyWorld& self, const nb::list& list) {
-  RequestList requests(self, list);
+  RequestList requests("wait_some", self, list);
   const bool some_null = !requests.nulls().empty();
   const auto ended = requests.run([&](World& world, const auto& all) {
     std::vector<World::EndedRequest> found;
@@ -140,12 +140,12 @@ std::vector<std::size_t> wait_some(PyWorld& self, const nb::list& list) {
 }
 
 std::optional<std::size_t> test_any(PyWorld& self, const nb::list& list) {
-  RequestList requests(self, list);
+  RequestList requests("test_any", self, list);
   return first_ended(requests);
 }
 
 bool test_all(PyWorld& self, const nb::list& list) {
-  RequestList requests(self, list);
+  RequestList requests("test_all", self, list);
   std::vector<Status> ends;
   const bool all = requests.run([&](World& world, const auto& every) {
     if (!world.test_all(every)) return false;

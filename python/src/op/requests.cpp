@@ -344,23 +344,27 @@ std::string PyRequest::text() const {
   return concat(what, ", ended: ", name_of(status_), shorter ? concat(", ", received_, " B came") : "");
 }
 
-namespace {
-
-PyRequest& request_at(const nb::list& requests, std::size_t number) {
-  const nb::handle one = requests[number];
-  PyRequest* request = nullptr;
-  if (nb::try_cast(one, request) && request != nullptr) return *request;
-  throw nb::type_error(concat("wait_all: request ", number, " is ", nb::repr(one).c_str(), " of type ",
-                              nb::str(one.type().attr("__name__")).c_str(),
-                              ", but must be a Request of isend() or irecv()")
-                           .c_str());
+std::vector<PyRequest*> requests_in(const char* call, const nb::list& list) {
+  std::vector<PyRequest*> every;
+  every.reserve(list.size());
+  for (const nb::handle one : list) {
+    PyRequest* request = nullptr;
+    if (!nb::try_cast(one, request) || request == nullptr) {
+      throw nb::type_error(concat(call, ": request ", every.size(), " is ", nb::repr(one).c_str(), " of type ",
+                                  nb::str(one.type().attr("__name__")).c_str(),
+                                  ", but must be a Request of isend() or irecv()")
+                               .c_str());
+    }
+    every.push_back(request);
+  }
+  return every;
 }
+
+namespace {
 
 // The list keeps them alive.
 void wait_all(const nb::list& requests, nb::handle stream) {
-  std::vector<PyRequest*> every;
-  every.reserve(requests.size());
-  for (std::size_t i = 0; i < requests.size(); ++i) every.push_back(&request_at(requests, i));
+  const std::vector<PyRequest*> every = requests_in("wait_all", requests);
   std::exception_ptr failure;
   // Receives first: a peer's wait for its send may end only once they have fetched its data.
   for (const OpKind kind : {OpKind::recv, OpKind::send}) {

@@ -230,4 +230,7 @@ class PyRequest {
   std::size_t received_ = 0;
 };
 
+// The requests of a list that its caller keeps. Throws a TypeError that names the call, and the element that is none.
+std::vector<PyRequest*> requests_in(const char* call, const nb::list& list);
+
 }  // namespace onstream::python
