@@ -26,18 +26,6 @@ void throw_refusal(const Request& request) {
   if (request.status() != Status::pending && request.refused != nullptr) std::rethrow_exception(request.refused);
 }
 
-// False: the call found no room for one more posted receive, which it says by invalid_argument before all else.
-template <class Call>
-bool finds_room(const Call& call) {
-  try {
-    call();
-    return true;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::invalid_argument) throw;
-    return false;
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<Request> MessageEngine::irecv_any(const Incoming& message) {
@@ -92,19 +80,21 @@ MessageEngine::Sight MessageEngine::bind_locked(const std::shared_ptr<Request>& 
 // message goes to another.
 bool MessageEngine::bind_to(const std::shared_ptr<Request>& request, const Incoming& message, std::uint64_t& kept) {
   const lane::LaneView before = request->lane;
+  const std::size_t queue = queue_of(message.peer, message.options.tag);
+  RecvRoute route;
   try {
     if (!make_room(view(message.peer, message.options.tag))) return false;
-    RecvRoute route = route_recv(message, lane::Completion::posted);
+    route = route_recv(message, lane::Completion::posted);
     request->lane = view(message.peer, message.options.tag);
-    request->queue = queue_of(message.peer, message.options.tag);
-    if (!finds_room([&] { post_kept(route, request, message.destination, kept); })) {  // only behind a stream's wait
-      request->lane = before;
-      if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
-      return false;
-    }
+    request->queue = queue;
+    post_kept(route, request, message.destination, kept);
   } catch (const Error& error) {
     request->lane = before;
     if (error.of_failure()) return false;
+    if (error.code() == ErrorCode::invalid_argument && !outstanding_.has_room(queue)) {  // a stream's receive took it
+      if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
+      return false;
+    }
     request->refused = std::current_exception();
     MessageTickets::close(request->slot);
     return true;
@@ -116,10 +106,8 @@ bool MessageEngine::bind_to(const std::shared_ptr<Request>& request, const Incom
 // Whether there is room for one more posted receive. The host makes some: it takes the messages of posted receives that
 // have come, as a wait for those would. A GPU leaves that to their waits.
 bool MessageEngine::make_room(const lane::LaneView& lane) {
-  const auto has_room = [&] {
-    return finds_room([&] { outstanding_.check("irecv", queue_of(lane.peer, lane.lane), lane.peer, lane.lane, 1); });
-  };
-  if (has_room()) return true;
+  const std::size_t queue = queue_of(lane.peer, lane.lane);
+  if (outstanding_.has_room(queue)) return true;
   if (!on_host_) return false;
   lane::Numbered newest{HostGroup::load_acquire(&lane.receiving->posted) - 1, 1};
   lane::BlockTeam crew;
@@ -131,7 +119,7 @@ bool MessageEngine::make_room(const lane::LaneView& lane) {
   look.ticket = {&newest, nullptr, nullptr, 1};
   look(kCaller);
   lane::carry_over(lane);
-  return has_room();
+  return outstanding_.has_room(queue);
 }
 
 // Ends its search, unless another thread has bound it: false. No thread writes its fields from now on.
@@ -185,21 +173,21 @@ int MessageEngine::source(const std::shared_ptr<Request>& request) {
   return request->from_any.load(std::memory_order_acquire) ? kAnySource : request->lane.peer;
 }
 
+std::optional<std::size_t> MessageEngine::test_any(std::span<const std::shared_ptr<Request>> requests, Status& status) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    status = test(requests[i]);
+    if (status != Status::pending) return i;
+  }
+  return std::nullopt;
+}
+
 std::size_t MessageEngine::wait_any(std::span<const std::shared_ptr<Request>> requests, Status& status) {
   require(!requests.empty(), "wait_any: the list of requests is empty");
   for (const auto& request : requests) check_request(request);
-  std::size_t first = 0;
-  const auto looks = [&] {
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      status = test(requests[i]);
-      if (status == Status::pending) continue;
-      first = i;
-      return true;
-    }
-    return false;
-  };
+  std::optional<std::size_t> first;
+  const auto looks = [&] { return (first = test_any(requests, status)).has_value(); };
   const Status ended = wait_for_self(kCaller, fabric_->wait_view(), looks);
-  if (ended == Status::ok) return first;
+  if (ended == Status::ok) return *first;
   Request& waited = *requests.front();  // in the name of them all
   const std::lock_guard lock(waited.in_use);
   if (!waited.result) {

@@ -57,6 +57,7 @@ class MessageEngine {
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
   std::size_t wait_any(std::span<const std::shared_ptr<Request>> requests, Status& status);
+  std::optional<std::size_t> test_any(std::span<const std::shared_ptr<Request>> requests, Status& status);
   std::optional<Probed> iprobe(int peer, int tag);
   Status probe(int peer, int tag, Probed& found);
   std::shared_ptr<Matched> imatch(int peer, int tag);

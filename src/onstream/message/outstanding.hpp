@@ -77,6 +77,14 @@ class Outstanding {
     return before;
   }
 
+  // Whether there is room for one more, posted at once.
+  bool has_room(std::size_t index) {
+    Queue& queue = queues_.at(index);
+    if (queue.count.load(std::memory_order_relaxed) < limit_) return true;
+    const std::lock_guard lock(mutex_);
+    return clear_out(queue, 1);
+  }
+
   // Throws if there will be no room for so many that are posted on streams.
   void check(const char* what, std::size_t index, int peer, int lane, std::size_t more) {
     Queue& queue = queues_.at(index);
@@ -110,10 +118,9 @@ class Outstanding {
     void note() { count.store(posted(), std::memory_order_relaxed); }
   };
 
-  // Makes room for `more`. Returns null, or the event of the first of `covered`, behind which there is room for one.
-  std::shared_ptr<Event> make_room(Queue& queue, const char* what, int peer, int lane, Next next,
-                                   std::size_t more = 1) const {
-    if (queue.posted() + more <= limit_) return nullptr;
+  // Forgets receives that have come. Whether there is room for `more` then.
+  bool clear_out(Queue& queue, std::size_t more) const {
+    if (queue.posted() + more <= limit_) return true;
     // Some may have come without a wait of their own: a wait for a later one, or test(), completes earlier ones too.
     const auto is_pending = [](const auto& one) { return one->status() == Status::pending; };
     const auto first_open = std::ranges::find_if(queue.open, is_pending);
@@ -121,7 +128,13 @@ class Outstanding {
     queue.open.erase(queue.open.begin(), first_open);
     while (!queue.covered.empty() && ended(*queue.covered.front().behind)) queue.uncover_first();
     queue.note();
-    if (queue.posted() + more <= limit_) return nullptr;
+    return queue.posted() + more <= limit_;
+  }
+
+  // Makes room for `more`. Returns null, or the event of the first of `covered`, behind which there is room for one.
+  std::shared_ptr<Event> make_room(Queue& queue, const char* what, int peer, int lane, Next next,
+                                   std::size_t more = 1) const {
+    if (clear_out(queue, more)) return nullptr;
     const bool will_have_room = !queue.covered.empty() && queue.open.size() + more <= limit_;
     if (next == Next::on_stream && will_have_room) return queue.covered.front().behind;
     const std::string asked = more == 1 ? "" : concat(more, " more of ");

@@ -19,11 +19,10 @@ struct Unreceived {
 // Nothing of this rank runs on the lane any more. The first messages are those of receives that were posted and never
 // waited for. The number of steps of a large one that follow is not known before it is received: there the look ends.
 Unreceived unreceived_on(const lane::LaneView& lane) {
-  const HostGroup caller(0, 1);
   Unreceived found;
   lane::Seen seen;
   std::uint64_t promised = lane.receiving->posted - lane.receiving->drained;
-  for (std::uint64_t head = lane.receiving->head; lane::look(caller, lane, head, seen);
+  for (std::uint64_t head = lane.receiving->head; lane::look(kCaller, lane, head, seen);
        head += lane::ring_units<HostGroup>(seen.bytes())) {
     if (promised > 0) {
       --promised;
@@ -40,12 +39,11 @@ Unreceived unreceived_on(const lane::LaneView& lane) {
 // Of a receive that came too late, or was never sent to: the next message of the same rank on another tag, unless a
 // call or a match is at it. By the thread that takes the fault, while others may receive.
 void MessageEngine::look_aside(FaultReport& late) const {
-  const HostGroup caller(0, 1);
   for (int tag = 0; late.peer >= 0 && tag < ground_->lanes.count(); ++tag) {
     lane::Seen seen;
     const lane::LaneView& lane = views_[queue_of(late.peer, tag)];
     if (tag == late.tag || HostGroup::load_relaxed(&lane.receiving->busy) != 0) continue;
-    if (lane::next_message(caller, lane, seen) != lane::Next::there) continue;
+    if (lane::next_message(kCaller, lane, seen) != lane::Next::there) continue;
     late.waiting_tag = tag;
     late.waiting_bytes = seen.bytes();
     return;

@@ -162,11 +162,11 @@ void MessageEngine::launch_await(const Request& request, Look look, Stream strea
 
 void MessageEngine::await_inline(const Request& request, Look look) const {
   if (request.kind == OpKind::send && request.source == nullptr) {
-    await_send(request, look)(HostGroup(0, 1));
+    await_send(request, look)(kCaller);
   } else if (request.kind == OpKind::send) {
-    await_large_send(request, look)(HostGroup(0, 1));
+    await_large_send(request, look)(kCaller);
   } else {
-    await_receive(request, look)(HostGroup(0, 1));
+    await_receive(request, look)(kCaller);
   }
 }
 
@@ -215,7 +215,7 @@ void MessageEngine::settle_unasked() {
                              left.slot.ticket};
     };
     if (on_host_) {
-      for (const MessageTickets::Left* left : open) body_of(*left).glance(HostGroup(0, 1));
+      for (const MessageTickets::Left* left : open) body_of(*left).glance(kCaller);
       return nullptr;
     }
     const StreamPool::StreamLease stream = fabric_->streams()->lease();

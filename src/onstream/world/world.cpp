@@ -149,11 +149,9 @@ std::vector<World::EndedRequest> World::wait_some(std::span<const std::shared_pt
   return ended;
 }
 std::optional<World::EndedRequest> World::test_any(std::span<const std::shared_ptr<Request>> requests) {
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const Status status = messages_->test(requests[i]);
-    if (status != Status::pending) return EndedRequest{i, status};
-  }
-  return std::nullopt;
+  Status status = Status::ok;
+  const auto first = messages_->test_any(requests, status);
+  return first ? std::optional(EndedRequest{*first, status}) : std::nullopt;
 }
 bool World::test_all(std::span<const std::shared_ptr<Request>> requests) {
   std::size_t ended = 0;  // each is tested: a test moves its message along
