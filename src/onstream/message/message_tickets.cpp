@@ -1,7 +1,8 @@
 #include "onstream/message/message_tickets.hpp"
-#include "onstream/device/host/group.hpp"
 
 #include <algorithm>
+
+#include "onstream/device/host/group.hpp"
 
 namespace onstream {
 

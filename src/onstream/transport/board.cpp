@@ -1,8 +1,9 @@
 #include "onstream/transport/board.hpp"
-#include "onstream/device/host/group.hpp"
 
 #include <algorithm>
 #include <utility>
+
+#include "onstream/device/host/group.hpp"
 
 namespace onstream {
 

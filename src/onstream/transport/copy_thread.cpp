@@ -1,5 +1,4 @@
 #include "onstream/transport/copy_thread.hpp"
-#include "onstream/device/host/group.hpp"
 
 #include <sys/prctl.h>
 
@@ -7,6 +6,7 @@
 #include <chrono>
 
 #include "onstream/base/quiet_thread.hpp"
+#include "onstream/device/host/group.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 
 namespace onstream {

@@ -1,8 +1,8 @@
 #include "onstream/collective/network/exchange.hpp"
-#include "onstream/device/host/group.hpp"
 
 #include <algorithm>
 
+#include "onstream/device/host/group.hpp"
 #include "onstream/lane/recv.hpp"
 #include "onstream/lane/send.hpp"
 

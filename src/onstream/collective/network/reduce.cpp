@@ -1,11 +1,11 @@
 #include "onstream/collective/network/reduce.hpp"
-#include "onstream/device/host/group.hpp"
 
 #include <bit>
 #include <cstring>
 
 #include "onstream/collective/element/per_type.hpp"
 #include "onstream/collective/protocol/packs.hpp"
+#include "onstream/device/host/group.hpp"
 
 namespace onstream::collective {
 
