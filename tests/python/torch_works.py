@@ -94,7 +94,7 @@ class _Message:
 def one_thread_ends_a_message(_rank: int, _size: int) -> None:
     """A second copy would overwrite the program's changes to the tensor."""
     message, tensor = _Message(), torch.ones(1)
-    work: Any = MessageWork(message, 0, [(message, tensor)], [tensor])  # type: ignore[arg-type]
+    work: Any = MessageWork(message, [(message, tensor)], [tensor])  # type: ignore[arg-type]
     future = work.get_future()
     work.wait()
     equal(future.wait()[0], tensor)

@@ -9,7 +9,6 @@ names the call and the value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -18,16 +17,12 @@ import torch.distributed as dist
 from .. import _core
 from ..collectives import factors_of
 from ..errors import InvalidArgumentError, UnsupportedError
+from ..neighbours import FLOATS, INTEGERS, offsets_of, type_name_of
 
 # Element types of reductions, by the library's names.
 _TYPES = {
-    getattr(torch, name): known
-    for name, known in {
-        **{each: each for each in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
-        **{each: each for each in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")},
-        "float8_e4m3fn": "float8_e4m3",
-        "float8_e5m2": "float8_e5m2",
-    }.items()
+    getattr(torch, name): type_name_of(name)
+    for name in (*INTEGERS, *FLOATS, "float8_e4m3fn")  # of the two float8_e4m3, torch has the one without infinities
     if hasattr(torch, name)
 }
 _Kind = dist.ReduceOp.RedOpType
@@ -201,7 +196,7 @@ def check_numel(call: str, tensor: Any, wanted: int, name: str) -> None:
 
 def _rows(counts: Sequence[int], item: int) -> tuple[list[int], list[int]]:
     sizes = [count * item for count in counts]
-    return sizes, [0, *accumulate(sizes)][:-1]
+    return sizes, offsets_of(sizes, None, item)
 
 
 def _of_bool(kind: str, dtype: Any, op: str) -> tuple[str, str]:

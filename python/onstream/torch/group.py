@@ -122,16 +122,12 @@ class Group(Collectives, dist.ProcessGroup):
         world = self._lane("send", tensor.device).world
         array = calls.source_of("send", tensor)
         self._check_rank("send", rank)
-        return MessageWork(world.isend(calls.bytes_of(array), rank, tag=tag), rank, (), [array])
+        return MessageWork(world.isend(calls.bytes_of(array), rank, tag=tag), (), [array])
 
     def recv(self, tensors: list[Any], rank: int, tag: int) -> Work:
         """Receives a tensor from a rank of the group; one of another size raises TruncatedError, or fills the front."""
-        tensor = calls.one_of("recv", tensors)
-        world = self._lane("recv", tensor.device).world
-        back: list[calls.Pair] = []
-        array = calls.target_of("recv", tensor, back)
         self._check_rank("recv", rank)
-        return MessageWork(world.irecv(calls.bytes_of(array), rank, tag=tag), rank, back, tensors)
+        return self._receive(tensors, rank, tag)
 
     def recv_anysource(self, tensors: list[Any], tag: int) -> Work:
         """recv() from whichever rank's message is there first; source_rank() of its Work tells. CPU tensors alone."""
@@ -141,10 +137,14 @@ class Group(Collectives, dist.ProcessGroup):
                 f"recv: no source is named (tag {tag}), and the tensor is on {tensor.device}; name it: src=RANK, or receive "
                 "into a tensor of the CPU"
             )
+        return self._receive(tensors, any_source, tag)
+
+    def _receive(self, tensors: list[Any], source: int, tag: int) -> Work:
+        tensor = calls.one_of("recv", tensors)
         world = self._lane("recv", tensor.device).world
         back: list[calls.Pair] = []
         array = calls.target_of("recv", tensor, back)
-        return MessageWork(world.irecv(calls.bytes_of(array), any_source, tag=tag), None, back, tensors)
+        return MessageWork(world.irecv(calls.bytes_of(array), source, tag=tag), back, tensors)
 
     # --- life ---
 

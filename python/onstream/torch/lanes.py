@@ -43,11 +43,7 @@ class HostLane:
         if self._queued != self._ended:
             self._put(HostWork(calls, back, tensors)).wait()
             return None
-        with self._turn:
-            for call, arrays in calls:
-                self._run(call, arrays, None, None)
-            if back:
-                copy_back(back)
+        self._run_all(calls, back)
         return None
 
     def run_barrier(self, calls: Calls, later: bool) -> Work | None:
@@ -64,6 +60,13 @@ class HostLane:
             thread.join()
         self.world.close()
 
+    def _run_all(self, calls: Calls, back: Pairs) -> None:
+        with self._turn:
+            for call, arrays in calls:
+                self._run(call, arrays, None, None)
+            if back:
+                copy_back(back)
+
     def _put(self, work: HostWork) -> HostWork:
         with self._order:
             if self._closed:
@@ -79,10 +82,7 @@ class HostLane:
         while (work := self._works.get()) is not None:
             error: BaseException | None = None
             try:
-                with self._turn:
-                    for call, arrays in work.calls:
-                        self._run(call, arrays, None, None)
-                    copy_back(work.back)
+                self._run_all(work.calls, work.back)
             except BaseException as raised:  # the program's thread raises it
                 error = raised
             self._ended += 1

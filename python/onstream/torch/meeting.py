@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import _core
+from ..launcher.hosts import free_port
 
 
 class Meeting(NamedTuple):
@@ -55,10 +56,7 @@ def _place(several: bool) -> tuple[str, int]:
     """Address and port of rank 0's store; its host's, if the ranks are on several."""
     if not several:
         return f"unix:onstream-torch-{secrets.token_hex(16)}", 0
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port = int(probe.getsockname()[1])
-    return os.environ.get("ONSTREAM_ADDRESS") or _own_address(), port
+    return os.environ.get("ONSTREAM_ADDRESS") or _own_address(), free_port()
 
 
 def _own_address() -> str:

@@ -149,10 +149,9 @@ class CudaBarrierWork(CudaWork):
 class MessageWork(Work):
     """A send or a receive. On a stream wait() enqueues and does not block."""
 
-    def __init__(self, request: _core.Request, source: int | None, back: Pairs, tensors: Any) -> None:
+    def __init__(self, request: _core.Request, back: Pairs, tensors: Any) -> None:
         super().__init__(tensors)
         self._request = request
-        self._source = source
         self._back = back
         self._turn = threading.Lock()  # held by the thread that waits or tests: the program's, or that of a future
         self._ended = False
@@ -200,7 +199,7 @@ class MessageWork(Work):
 
     def source_rank(self) -> int:
         """The rank, in the group, that a receive is from; of one from any rank once it has ended."""
-        return self._request.peer if self._source is None else self._source
+        return self._request.peer
 
     _source_rank = source_rank
 
