@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,16 @@ class Messages(_core.World):
         inline = _HEAD.size + front.nbytes <= FIRST_BYTES
         self.send(head + front.tobytes() if inline else head, peer, tag=tag, stream="host")
         for block in buffers if inline else [front, *buffers]:
-            for at in range(0, block.nbytes, PIECE_BYTES):
-                self.send(block[at : at + PIECE_BYTES], peer, tag=tag, stream="host")
+            for piece in _pieces(block):
+                self.send(piece, peer, tag=tag, stream="host")
 
     def recv_object(self, peer: int, *, tag: int = 0, max_bytes: int = MAX_BYTES) -> Any:
         """Receives an object of send_object(), from any_source of the rank whose is there first; None from null. Blocks.
 
-        Unpickling runs code that the sender chooses. max_bytes: the largest object, pickle and arrays together, that this rank takes. Raises TruncatedError for a
-        larger one, without making room for it, and InvalidArgumentError for a message that is no object, or an object
-        that cannot be unpickled here. Later messages of the tag are intact after each of these.
+        Unpickling runs code that the sender chooses. max_bytes: the largest object, pickle and arrays together, that this
+        rank takes. Raises TruncatedError for a larger one, without making room for it, and InvalidArgumentError for a
+        message that is no object, or an object that cannot be unpickled here. Later messages of the tag are intact after
+        each of these.
         """
         bound = bound_of(max_bytes)
         if peer is null:
@@ -64,20 +66,18 @@ class Messages(_core.World):
         buffers = [self._filled(size, peer, tag) for size in buffer_sizes(front)]
         return unpack("recv_object", peer, front, buffers)
 
-    def _fill(self, room: Bytes, peer: int, tag: int) -> int:
+    def _fill(self, room: Bytes, peer: int, tag: int) -> tuple[int, int]:
+        """Receives a message; its sender and its bytes."""
         got = self.recv(room, peer, tag=tag, stream="host")
-        return got if isinstance(got, int) else 0
+        return (got.peer, got.nbytes) if isinstance(got, Message) else (peer, got or 0)
 
     def _first(self, peer: int, tag: int) -> tuple[int, Bytes]:
         """The first message, and its sender."""
         room = np.empty(FIRST_BYTES, np.uint8)
         try:
-            got = self.recv(room, peer, tag=tag, stream="host")
-            if isinstance(got, Message):
-                peer, got = got.peer, got.nbytes
+            peer, got = self._fill(room, peer, tag)
         except TruncatedError:
             got = 0
-        got = got or 0
         if got < _HEAD.size or room[: len(_MARK)].tobytes() != _MARK:
             raise InvalidArgumentError(
                 f"recv_object: {'a rank' if peer == any_source else f'rank {peer}'} sent a message with tag {tag} that is no "
@@ -87,22 +87,19 @@ class Messages(_core.World):
 
     def _filled(self, nbytes: int, peer: int, tag: int) -> Bytes:
         block = np.empty(nbytes, np.uint8)
-        for at in range(0, nbytes, PIECE_BYTES):
-            self._piece(block[at : at + PIECE_BYTES], peer, tag)
+        for piece in _pieces(block):
+            _, got = self._fill(piece, peer, tag)
+            if got != piece.nbytes:
+                raise InvalidArgumentError(
+                    f"recv_object: a message of {got} bytes came from rank {peer} with tag {tag} where {piece.nbytes} bytes "
+                    "of an object were due; another thread sends with this tag"
+                )
         return block
-
-    def _piece(self, room: Bytes, peer: int, tag: int) -> None:
-        got = self._fill(room, peer, tag)
-        if got != room.nbytes:
-            raise InvalidArgumentError(
-                f"recv_object: a message of {got} bytes came from rank {peer} with tag {tag} where {room.nbytes} bytes of an "
-                "object were due; another thread sends with this tag"
-            )
 
     def _drain(self, nbytes: int, peer: int, tag: int) -> None:
         room = np.empty(min(nbytes, PIECE_BYTES), np.uint8)
         while nbytes > 0:
-            nbytes -= self._fill(room, peer, tag) or nbytes
+            nbytes -= self._fill(room, peer, tag)[1] or nbytes
 
     def sendrecv_replace(self, array: Any, dest: int, source: int, *, tag: int = 0) -> int | None:
         """sendrecv() with one array: its content goes to rank `dest`, and the message of rank `source` replaces it.
@@ -129,3 +126,8 @@ class Messages(_core.World):
             )
         copy = array.detach().clone() if span.library == "torch" else array.copy()
         return self.sendrecv(copy, dest, array, source, tag=tag)
+
+
+def _pieces(block: Bytes) -> Iterator[Bytes]:
+    for at in range(0, block.nbytes, PIECE_BYTES):
+        yield block[at : at + PIECE_BYTES]

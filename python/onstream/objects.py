@@ -17,6 +17,7 @@ import numpy as np
 
 from .errors import InvalidArgumentError
 from .parcels import MAX_BYTES, Bytes, Parcel, bound_of, buffer_sizes, pack, too_large, unjoin, unpack
+from .scalars import room_of
 from .uneven import Uneven
 
 _CALLS = ("broadcast_object", "gather_objects", "scatter_objects", "all_gather_object")
@@ -143,11 +144,7 @@ class Objects(Uneven):
                 raise too_large(call, sender, nbytes, f"rank {receiver}", heads[receiver].bound)
 
     def _room(self, nbytes: int) -> Bytes:
-        """Bytes that the CPU and the kernels of the world's device reach."""
-        if self._home.device == "host":
-            return np.empty(nbytes, np.uint8)
-        room: Bytes = self._home.empty(nbytes, "uint8", kind="pinned")
-        return room
+        return room_of(self._home, nbytes, np.uint8)
 
     def _broadcast_bytes(self, block: Bytes, root: int) -> Bytes:
         """The root's block may be read-only."""

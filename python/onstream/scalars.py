@@ -39,11 +39,17 @@ def array_of(call: str, value: Any, world: World) -> np.ndarray[Any, Any]:
             f"{call}: {value} is beyond int64, {_LOW} to {_HIGH}; give a float, or collect the integers by all_gather_object()"
         )
     given = np.asarray(value, _type_of(value))
-    if world.device == "host":
-        return np.array(given)
-    array: np.ndarray[Any, Any] = world.empty((), given.dtype, kind="pinned")
+    array = room_of(world, (), given.dtype)
     array[()] = given
     return array
+
+
+def room_of(world: World, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """A new array that the CPU and the kernels of the world's device reach."""
+    if world.device == "host":
+        return np.empty(shape, dtype)
+    room: np.ndarray[Any, Any] = world.empty(shape, dtype, kind="pinned")
+    return room
 
 
 def _type_of(value: Any) -> Any:

@@ -79,10 +79,7 @@ class Uneven(Collectives):
             if target is None or counts is None:
                 raise InvalidArgumentError("gather_v: the root needs `out` and `counts`")
             row = row_bytes("gather_v", source, target)
-            receive = self._per_rank("gather_v", counts, row)
-            receive_at = offsets_of(receive, offsets, row)
-            check_reach("gather_v", target, receive, receive_at, "out")
-            self._check_own("gather_v", source, receive, counts, "array")
+            receive, receive_at = self._parts("gather_v", (target, "out"), (source, "array"), counts, offsets, row)
         send[root] = source.nbytes
         return self._deal("gather_v", source, target, (send, none, receive, receive_at), channel, stream, out)
 
@@ -104,10 +101,7 @@ class Uneven(Collectives):
             if source is None or counts is None:
                 raise InvalidArgumentError("scatter_v: the root needs an array and `counts`")
             row = row_bytes("scatter_v", source, target)
-            send = self._per_rank("scatter_v", counts, row)
-            send_at = offsets_of(send, offsets, row)
-            check_reach("scatter_v", source, send, send_at, "array")
-            self._check_own("scatter_v", target, send, counts, "out")
+            send, send_at = self._parts("scatter_v", (source, "array"), (target, "out"), counts, offsets, row)
         receive[root] = target.nbytes
         return self._deal("scatter_v", source, target, (send, send_at, receive, none), channel, stream, out)
 
@@ -145,6 +139,17 @@ class Uneven(Collectives):
         return "\n".join(told) if told else out
 
     # --- detail ---
+
+    def _parts(
+        self, kind: str, whole: tuple[_arrays.Span, str], own: tuple[_arrays.Span, str], counts: Sequence[int],
+        offsets: Sequence[int] | None, row: int,
+    ) -> tuple[list[int], list[int]]:  # fmt: skip
+        """Of a root: bytes of each rank's part of its whole array, and where they begin. `own` is its own part."""
+        sizes = self._per_rank(kind, counts, row)
+        places = offsets_of(sizes, offsets, row)
+        check_reach(kind, whole[0], sizes, places, whole[1])
+        self._check_own(kind, own[0], sizes, counts, own[1])
+        return sizes, places
 
     def _per_rank(self, kind: str, counts: Sequence[int], row: int) -> list[int]:
         """Bytes for each rank."""
