@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rank_threads import take_faults_until
 
 import onstream as ons
 
@@ -173,7 +174,7 @@ def messages_larger_than_their_receives(world: ons.World) -> None:
                 world.send(message(nbytes, first, 1), last, tag=1)
             world.send(message(nbytes, first, 2), last, tag=1)
             if nbytes <= 65536:
-                fault = next_fault(world)
+                (fault, *_) = take_faults_until(world, 1)
                 assert (fault.status, fault.op, fault.peer, fault.nbytes) == ("truncated", "send", last, nbytes)
         elif world.rank == last:
             with pytest.raises(ons.TruncatedError, match=rf"{nbytes} B"):
@@ -253,13 +254,6 @@ def task_farm(world: ons.World, tasks: int = 1000) -> None:
         given += 1
     np.testing.assert_array_equal(done, np.arange(tasks) ** 2)
     assert min(served.values()) > 0
-
-
-def next_fault(world: ons.World) -> Any:
-    limit = time.monotonic() + SOON_S
-    while not (faults := world.take_faults()):
-        assert time.monotonic() < limit
-    return faults[0]
 
 
 def explanations(world: ons.World) -> None:

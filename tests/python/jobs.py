@@ -7,10 +7,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+SOON_S = 60.0
 
 # A rank of run_ranks(). Each function is over on all ranks before the next one begins.
 RANK = """
@@ -68,3 +71,23 @@ def run_ranks(
     outcome = run_job(folder, size, program, timeout_s=timeout_s)
     assert outcome.code == 0, outcome.err
     assert outcome.out.count("is right") == size
+
+
+def state_of(pid: int) -> str:
+    """A process's state as ps shows it; X where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
+def wait_for(event: str, holds: Callable[[], bool]) -> None:
+    limit = time.monotonic() + SOON_S
+    while not holds():
+        assert time.monotonic() < limit, event
+        time.sleep(0.01)
+
+
+def wait_until_gone(pids: Iterable[int]) -> None:
+    every = list(pids)
+    wait_for(f"all of {every} end", lambda: all(state_of(pid) in "ZX" for pid in every))

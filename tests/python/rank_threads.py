@@ -33,3 +33,13 @@ def until_it_fails(world: ons.World) -> None:
     while world.failure() is None:
         assert time.monotonic() < limit, "the world has not failed"
         time.sleep(0.01)
+
+
+def take_faults_until(world: ons.World, count: int) -> list[Any]:
+    """The faults told by the time that there are `count`: the peer's word about a send comes soon, not with a barrier."""
+    deadline = time.monotonic() + LONG_S
+    told: list[Any] = []
+    while len(told) < count and time.monotonic() < deadline:
+        told.extend(world.take_faults())
+        time.sleep(0.001)
+    return told

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host, Net, hosts
+from jobs import wait_until_gone
 
 SERVER = """
 import socket, sys
@@ -66,13 +67,6 @@ def ask(client: subprocess.Popen[str], line: str) -> str:
     client.stdin.write(line)
     client.stdin.flush()
     return client.stdout.readline()
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
@@ -174,10 +168,7 @@ def test_nothing_is_left_after_a_failure() -> None:
     with pytest.raises(KeyboardInterrupt):
         fail()
     assert len(pids) == 6
-    limit = time.monotonic() + 10.0  # those that nobody waits for end by a signal, in a moment
-    while not all(gone(pid) for pid in pids):
-        assert time.monotonic() < limit, pids
-        time.sleep(0.01)
+    wait_until_gone(pids)  # those that nobody waits for end by a signal, in a moment
 
 
 def test_this_machine_keeps_its_own_name_and_links() -> None:

@@ -13,14 +13,14 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jobs import SOON_S, state_of, wait_for
 from onstream.launcher import relay, standard
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "python" / "onstream" / "launcher"
-SOON_S = 60.0
 
 RANK = "import os, signal, sys, time\nrank = int(os.environ['ONSTREAM_RANK'])\n"
 # Ends when a line comes, else by the alarm.
@@ -35,17 +35,6 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     """Runs a line of bash, in which $RUN is the launcher."""
     env = {**os.environ, "RUN": f"{sys.executable} {LAUNCHER}", "PYTHON": sys.executable}
     return subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=SOON_S, check=False)
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def wait_for(event: str, holds: Callable[[], bool]) -> None:
-    limit = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < limit, event
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager

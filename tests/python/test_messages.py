@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from memories import DEVICES, MEMORIES, array_of, values_of
-from rank_threads import LONG_S, pair, pattern
+from rank_threads import LONG_S, pair, pattern, take_faults_until
 
 import onstream as ons
 
@@ -25,16 +25,6 @@ def check_until_told(world: ons.World) -> None:
     while time.monotonic() < deadline:
         world.check()
         time.sleep(0.001)
-
-
-def take_faults_until(world: ons.World, count: int) -> list[Any]:
-    """The faults told by the time that there are `count`: the peer's word about a send comes soon, not with a barrier."""
-    deadline = time.monotonic() + LONG_S
-    told: list[Any] = []
-    while len(told) < count and time.monotonic() < deadline:
-        told.extend(world.take_faults())
-        time.sleep(0.001)
-    return told
 
 
 def test_every_dtype_arrives() -> None:

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jobs import SOON_S, wait_until_gone
 from onstream.launcher import rank as ranks
 from onstream.launcher import relay
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "python" / "onstream" / "launcher"
-SOON_S = 60.0
 
 RANK = "import os, signal, sys, time\nrank = int(os.environ['ONSTREAM_RANK'])\n"
 # Ends only when it is made to; should the test fail, the alarm does it.
@@ -50,21 +50,6 @@ def running(size: int, program: str, *options: str) -> Iterator[subprocess.Popen
 def read_lines(job: subprocess.Popen[str], count: int) -> list[str]:
     assert job.stdout is not None
     return sorted(job.stdout.readline().rstrip("\n") for _ in range(count))
-
-
-def gone(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return state in "ZX"
-
-
-def wait_until_gone(pids: list[int]) -> None:
-    limit = time.monotonic() + SOON_S
-    while not all(gone(pid) for pid in pids):
-        assert time.monotonic() < limit, f"of {pids} some still run"
-        time.sleep(0.01)
 
 
 def test_every_rank_knows_who_it_is_and_shares_address_and_secret() -> None:

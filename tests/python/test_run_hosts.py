@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from host_jobs import SOON_S, Job
 from hosts import hosts
+from jobs import state_of, wait_for, wait_until_gone
 from onstream.launcher import hosts as lists
 from onstream.launcher.frames import Frame, Frames, Kind
 from test_launcher import at_a_terminal
@@ -31,24 +32,6 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
 def read_lines(job: subprocess.Popen[str], count: int) -> list[str]:
     assert job.stdout is not None
     return sorted(job.stdout.readline().rstrip("\n") for _ in range(count))
-
-
-def state_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
-
-
-def wait_for(event: str, holds: Callable[[], bool]) -> None:
-    limit = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < limit, event
-        time.sleep(0.01)
-
-
-def wait_until_gone(pids: Sequence[int]) -> None:
-    wait_for(f"all of {pids} end", lambda: all(state_of(pid) in "ZX" for pid in pids))
 
 
 def agents() -> list[int]:
