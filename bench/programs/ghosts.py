@@ -27,6 +27,11 @@ def grid_of(size: int) -> tuple[int, int]:
     return size // rows, rows
 
 
+def faces_with(peers: list[int]) -> list[tuple[int, int]]:
+    """The faces that have a neighbour, and its rank."""
+    return [(face, peer) for face, peer in enumerate(peers) if peer >= 0]
+
+
 class Onstream:
     ways = ("halo", "plan", "messages", "neighbourhood")
 
@@ -38,6 +43,7 @@ class Onstream:
         self.grid = grid_of(self.size)
         self.hood = self.world.neighbourhood(grid=self.grid)
         self.peers = self.hood.destinations
+        self.faces = faces_with(self.peers)
         self.barrier = self.world.barrier
         self._sum = np.zeros(1)
 
@@ -54,16 +60,14 @@ class Onstream:
 
     def _plan(self, block: np.ndarray) -> Exchange:
         builder = self.world.plan()
-        for face, peer in enumerate(self.peers):
-            if peer >= 0:
-                builder.send(block[OUT[face]], peer, tag=face).recv(block[IN[face]], peer, tag=OPPOSITE[face])
+        for face, peer in self.faces:
+            builder.send(block[OUT[face]], peer, tag=face).recv(block[IN[face]], peer, tag=OPPOSITE[face])
         return builder.build().launch
 
     def _messages(self, block: np.ndarray) -> Exchange:
         world = self.world
-        faces = [(face, peer) for face, peer in enumerate(self.peers) if peer >= 0]
-        out = [(np.empty(block[OUT[face]].size), block[OUT[face]], peer, face) for face, peer in faces]
-        into = [(np.empty(block[IN[face]].size), block[IN[face]], peer, OPPOSITE[face]) for face, peer in faces]
+        out = [(np.empty(block[OUT[face]].size), block[OUT[face]], peer, face) for face, peer in self.faces]
+        into = [(np.empty(block[IN[face]].size), block[IN[face]], peer, OPPOSITE[face]) for face, peer in self.faces]
 
         def exchange() -> None:
             requests = [world.irecv(buffer, peer, tag=tag) for buffer, _, peer, tag in into]
@@ -108,7 +112,7 @@ class Mpi:
         world = MPI.COMM_WORLD
         self.rank, self.size = world.rank, world.size
         self.comm = world.Create_cart(grid_of(self.size), periods=[False, False], reorder=False)
-        self.peers = [rank for axis in range(2) for rank in self.comm.Shift(axis, 1)]
+        self.faces = faces_with([rank for axis in range(2) for rank in self.comm.Shift(axis, 1)])
         self.barrier = self.comm.Barrier
         self._in, self._out = np.zeros(1), np.zeros(1)
 
@@ -134,20 +138,18 @@ class Mpi:
     def _messages(self, block: np.ndarray) -> Exchange:
         comm, wait_all = self.comm, self.mpi.Request.Waitall
         out, into = self._buffers(block, OUT), self._buffers(block, IN)
-        faces = [(face, peer) for face, peer in enumerate(self.peers) if peer >= 0]
 
         def exchange() -> None:
-            requests = [comm.Irecv(into[face], peer, OPPOSITE[face]) for face, peer in faces]
-            requests += [comm.Isend(out[face], peer, face) for face, peer in faces]
+            requests = [comm.Irecv(into[face], peer, OPPOSITE[face]) for face, peer in self.faces]
+            requests += [comm.Isend(out[face], peer, face) for face, peer in self.faces]
             wait_all(requests)
 
         return exchange
 
     def _persistent(self, block: np.ndarray) -> Exchange:
         out, into = self._buffers(block, OUT), self._buffers(block, IN)
-        faces = [(face, peer) for face, peer in enumerate(self.peers) if peer >= 0]
-        requests = [self.comm.Recv_init(into[face], peer, OPPOSITE[face]) for face, peer in faces]
-        requests += [self.comm.Send_init(out[face], peer, face) for face, peer in faces]
+        requests = [self.comm.Recv_init(into[face], peer, OPPOSITE[face]) for face, peer in self.faces]
+        requests += [self.comm.Send_init(out[face], peer, face) for face, peer in self.faces]
         start_all, wait_all = self.mpi.Prequest.Startall, self.mpi.Request.Waitall
 
         def exchange() -> None:
