@@ -40,9 +40,11 @@ class PlannedCall;
 }
 namespace collective {
 class BlockBudget;
-class NetworkLanes;
 struct UserKernels;
 }  // namespace collective
+namespace lane {
+class NetworkLanes;
+}
 
 // --- element types and reductions ---
 
@@ -186,8 +188,8 @@ CollectiveCall neighbour_all_to_all_v(const Vector& vector);
 
 class Collective {
  public:
-  // The team of all ranks. Not collective by itself.
-  explicit Collective(std::shared_ptr<Fabric> fabric);
+  // The team of all ranks. Not collective by itself, except where `lanes` say that the world spans hosts.
+  Collective(std::shared_ptr<Fabric> fabric, std::shared_ptr<lane::NetworkLanes> lanes);
   ~Collective();
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
@@ -267,11 +269,9 @@ class Neighbourhood {
   // invalid_argument on every rank if some argument of some rank cannot be, or an edge is not named by both its ends,
   // and says which.
   Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room,
-                std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks,
-                const NeighbourGrid& grid);
+                std::shared_ptr<lane::NetworkLanes> lanes, const std::vector<int>& ranks, const NeighbourGrid& grid);
   Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& room,
-                std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks,
-                const NeighbourGraph& graph);
+                std::shared_ptr<lane::NetworkLanes> lanes, const std::vector<int>& ranks, const NeighbourGraph& graph);
   ~Neighbourhood();
   Neighbourhood(const Neighbourhood&) = delete;
   Neighbourhood& operator=(const Neighbourhood&) = delete;

@@ -34,6 +34,9 @@
 namespace onstream {
 
 class Fabric;
+namespace lane {
+class NetworkLanes;
+}
 namespace plan {
 class PlannedCall;
 }
@@ -106,7 +109,8 @@ class Plan {
 
 class PlanBuilder {
  public:
-  PlanBuilder(std::shared_ptr<Fabric> fabric, std::string name);
+  // `lanes`: of a world of several hosts.
+  PlanBuilder(std::shared_ptr<Fabric> fabric, std::string name, std::shared_ptr<lane::NetworkLanes> lanes = nullptr);
 
   // Each throws invalid_argument at once for errors that one rank can see: rank out of range, tag out of range, null
   // address, a layout that leaves the allocation that it begins in, memory that is freed or another device's, a
@@ -150,7 +154,8 @@ class PlanBuilder {
   std::shared_ptr<Plan> build();
 
  private:
-  void check_peer(const char* what, int peer) const;
+  enum class Reach { this_host, all_hosts };
+  void check_peer(const char* what, int peer, Reach reach = Reach::this_host) const;
   void check_lane(const char* what, int tag) const;
   void check_buffer(const char* what, const void* address, const Layout& layout) const;
   void check_destination(const char* what, const Layout& layout) const;
@@ -161,6 +166,7 @@ class PlanBuilder {
 
   std::shared_ptr<Fabric> fabric_;
   std::string name_;
+  std::shared_ptr<lane::NetworkLanes> lanes_;
   Path path_ = Path::automatic;
   std::vector<Op> ops_;
   std::vector<std::shared_ptr<const plan::PlannedCall>> calls_;

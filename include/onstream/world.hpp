@@ -30,6 +30,9 @@
 
 namespace onstream {
 
+namespace lane {
+class NetworkLanes;  // the library's own
+}
 class Collective;     // collective.hpp
 class Fabric;         // the library's own
 class MessageEngine;  // the library's own
@@ -201,7 +204,8 @@ class World {
  private:
   explicit World(std::shared_ptr<Fabric> fabric);
   std::shared_ptr<Fabric> fabric_;
-  std::unique_ptr<Collective> collective_;  // first: its kernels are loaded before the messages' barrier
+  std::shared_ptr<lane::NetworkLanes> network_lanes_;  // null: all ranks are on one host
+  std::unique_ptr<Collective> collective_;             // first: its kernels are loaded before the messages' barrier
   std::unique_ptr<MessageEngine> messages_;
   std::unique_ptr<OneSided> one_sided_;
 };

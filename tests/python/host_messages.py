@@ -284,11 +284,6 @@ def refusals(world: ons.World) -> None:
     for path in ("store", "load", "copy", "stage"):
         with refused(f"path {path} needs one host, and rank {other} is on another; leave the path out, or ask for net"):
             world.send(np.zeros(4), other, path=path)
-    elsewhere = f"op 0 of plan 'far': rank {other} is on another host, which ops of plans and halos do not reach"
-    with refused(f"send {elsewhere}"):
-        world.plan("far").send(np.zeros(4), other)
-    with refused(f"recv {elsewhere}"):
-        world.plan("far").recv(np.zeros(4), other)
     segment = world.segment(64)
     assert not segment.direct(other)
     assert segment.why_not(other) == f"rank {other} is on another host"
@@ -305,8 +300,6 @@ def refusals(world: ons.World) -> None:
     for rank in near:
         with refused(f"path net leads to ranks of other hosts, and rank {rank} shares this host"):
             world.send(np.zeros(4), rank, path="net")
-    with refused(r"rank \d is on another host"):
-        world.halo(np.zeros((6, 6)), grid=[world.size, 1], periodic=True)
     world.barrier()
     rings_of_sendrecv(world)
 
@@ -314,8 +307,50 @@ def refusals(world: ons.World) -> None:
 # Senders, or sizes, that the receiver does not know.
 UNKNOWN = [probed_messages, messages_of_any_source, requests_of_which_any_may_end, task_farm]
 
+
+def halos_and_plans(world: ons.World) -> None:
+    """A column of blocks of which some neighbours share a host: by the host, on a stream, and captured."""
+    size, rank = world.size, world.rank
+    _, far = neighbours(world)
+    block = np.zeros((6, 40))
+    inside = block[1:-1, 1:-1]
+    halo = world.halo(block, grid=[size, 1], ghost=1, periodic=[True, False], name="rows")
+    assert ("path net" in str(halo.explain()) or " net " in str(halo.explain())) == any(
+        neighbour in far for neighbour in ((rank + 1) % size, (rank - 1) % size)
+    )
+    stream = world.stream()
+    with world.capture(stream) as graph:
+        halo.launch(stream=stream)
+    for step in range(6):
+        block[:] = -1
+        inside[:] = 1000 * step + 10 * rank + np.arange(4)[:, None]
+        if (step + rank) % 3 == 0:
+            halo.launch()
+        elif (step + rank) % 3 == 1:
+            halo.launch(stream=stream)
+        else:
+            graph.launch(stream=stream)
+        world.synchronize(stream)
+        np.testing.assert_array_equal(block[0, 1:-1], np.full(38, 1000.0 * step + 10 * ((rank - 1) % size) + 3))
+        np.testing.assert_array_equal(block[-1, 1:-1], np.full(38, 1000.0 * step + 10 * ((rank + 1) % size)))
+        assert (block[:, 0] == -1).all()
+        assert (block[:, -1] == -1).all()
+        world.barrier()
+    columns = np.arange(60.0).reshape(6, 10) + 100 * rank
+    come = np.zeros((size, 6))
+    builder = world.plan("columns of everybody")
+    for peer in peers(world):
+        builder.send(columns[:, peer % 10], peer).recv(come[peer], peer)
+    plan = builder.build()
+    plan.launch()
+    for peer in peers(world):
+        np.testing.assert_array_equal(come[peer], 100 * peer + 10 * np.arange(6.0) + rank % 10)
+    world.barrier()
+
+
 EVERYTHING = [
     *UNKNOWN,
+    halos_and_plans,
     blocking_calls,
     requests_that_are_waited_for,
     requests_that_are_polled,

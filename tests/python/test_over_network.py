@@ -1,4 +1,4 @@
-"""The native suites of messages and collectives once more, with the ranks of one machine taken for several hosts.
+"""The native suites of messages, plans, halos and collectives once more, with the ranks of one machine taken for several hosts.
 
 Over `sim`, whose seed decides which messages overtake, and over UCX's TCP. A case that needs one host skips itself, with
 the text by which the library refuses it. ONSTREAM_SEEDS=N runs so many more seeds of `sim` (nightly; none by default).
@@ -36,6 +36,12 @@ PROGRAMS = [
     "user_reduction",
     "leaving",
     "neighbours",
+    "plan",
+    "plan_errors",
+    "plan_grid",
+    "plan_match",
+    "halo",
+    "tsunami",
 ]
 
 

@@ -57,12 +57,10 @@ std::vector<std::vector<int>> require_teams_agree(Fabric& fabric, std::span<cons
 
 }  // namespace
 
-Collective::Collective(std::shared_ptr<Fabric> fabric) {
+Collective::Collective(std::shared_ptr<Fabric> fabric, std::shared_ptr<lane::NetworkLanes> lanes) {
   for (const Kernel* kernel : collective::all_kernels()) fabric->device()->load(*kernel);
   const int size = fabric->size();
   const auto channels = static_cast<int>(fabric->parameters().collective_channels);
-  std::shared_ptr<collective::NetworkLanes> lanes;
-  if (fabric->network() != nullptr) lanes = std::make_shared<collective::NetworkLanes>(*fabric);
   implementation_ = std::make_shared<Implementation>(std::move(fabric), std::make_shared<collective::BlockBudget>(),
                                                      all_ranks(size), std::move(lanes), channels);
 }

@@ -35,7 +35,7 @@ class Collective::Implementation {
  public:
   // `lanes`: where the world spans hosts. Then it is collective over the world.
   Implementation(std::shared_ptr<Fabric> fabric, std::shared_ptr<collective::BlockBudget> budget,
-                 std::vector<int> ranks, std::shared_ptr<collective::NetworkLanes> lanes, int channels)
+                 std::vector<int> ranks, std::shared_ptr<lane::NetworkLanes> lanes, int channels)
       : fabric_(std::move(fabric)),
         budget_(std::move(budget)),
         ranks_(std::move(ranks)),
@@ -64,7 +64,7 @@ class Collective::Implementation {
   const std::vector<int>& ranks() const { return ranks_; }
   const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
   const std::shared_ptr<collective::BlockBudget>& budget() const { return budget_; }  // of all channels of the world
-  const std::shared_ptr<collective::NetworkLanes>& lanes() const { return lanes_; }   // of a world of several hosts
+  const std::shared_ptr<lane::NetworkLanes>& lanes() const { return lanes_; }         // of a world of several hosts
   bool spans_hosts() const { return network_ != nullptr; }
   std::size_t device_bytes() const { return compiler_.scratch_bytes() + channels_.device_bytes(); }
 
@@ -251,7 +251,7 @@ class Collective::Implementation {
   collective::Channels channels_;
   collective::Compiler compiler_;
   collective::Runner runner_;
-  std::shared_ptr<collective::NetworkLanes> lanes_;
+  std::shared_ptr<lane::NetworkLanes> lanes_;
   std::unique_ptr<collective::NetworkCollectives> network_;  // of ranks of several hosts
   std::uint64_t network_number_ = 0;                         // of this team, in a world of several hosts
 };

@@ -99,7 +99,7 @@ std::string why_left(const Table& table, const Transfer& transfer, const Choice&
 
 std::string why_impossible(const Table& table, const Transfer& transfer, const Choice& choice) {
   if (transfer.wanted == Path::automatic && !transfer.same_rank) return obstacles(table, transfer, nullptr);
-  std::string problem = transfer.wanted == Path::net ? "this build has no network transport" : "it has no rule here";
+  std::string problem = transfer.wanted == Path::net ? "the ranks share a host" : "it has no rule here";
   if (choice.rule != nullptr) problem = text_of(unmet(*choice.rule, transfer), transfer);
   if (transfer.same_rank) return problem;
   return concat("path ", onstream::name_of(transfer.wanted), " (", transfer.wanted_by, ") cannot work: ", problem);

@@ -34,6 +34,8 @@ bool is_message(OpKind kind) { return kind == OpKind::send || kind == OpKind::re
 bool is_transfer(OpKind kind) { return is_message(kind) || is_alone(kind); }
 
 class Build {
+  using Edge = plan::Edge;
+
  public:
   Build(std::shared_ptr<Fabric> fabric, PlanRequest request)
       : fabric_(std::move(fabric)),
@@ -41,11 +43,12 @@ class Build {
         path_(request.path),
         ops_(std::move(request.ops)),
         calls_(std::move(request.calls)),
-        problems_(std::move(request.problems)) {}
+        problems_(std::move(request.problems)),
+        lanes_(std::move(request.lanes)) {}
 
   std::unique_ptr<Plan::Implementation> run() {
     exchange_statements();
-    routes_ = plan::routes_of(statements_, plan::match(statements_), fabric_->device()->kind());
+    routes_ = plan::routes_of(statements_, local_edges(), fabric_->device()->kind());
     exchange_exports();
     plan::choose_paths(routes_, statements_, fabric_->paths());
     const plan::Room room = plan::place(routes_, fabric_->size());
@@ -54,6 +57,7 @@ class Build {
       built_->resources->segment = fabric_->segment(room.bytes, MemoryKind::device);
       if (room.word_bytes > 0) built_->resources->words = fabric_->segment(room.word_bytes, MemoryKind::pinned);
       for (const auto& call : calls_) call->open();
+      if (!network_edges_.empty()) lease_ = lanes_->take(*fabric_, 1);
       (void)fabric_->agree("the end of a plan's build", [this] {
         check_destinations();
         finish();
@@ -178,6 +182,57 @@ class Build {
     std::uint64_t seen = plans_built.load();
     while (seen < number_ && !plans_built.compare_exchange_weak(seen, number_)) {
     }
+  }
+
+  // --- what goes between hosts ---
+
+  // The edges within hosts; network_edges_ are the others. Throws on every rank if one of those asks for a path of one
+  // host.
+  std::vector<Edge> local_edges() {
+    std::vector<Edge> local;
+    std::string problems;
+    for (const Edge& edge : plan::match(statements_)) {
+      const bool between = fabric_->host_of(edge.source_rank) != fabric_->host_of(edge.destination_rank);
+      (between ? network_edges_ : local).push_back(edge);
+      if (!between) continue;
+      const StatedOp& source = stated_at(edge.source_rank, edge.source_op);
+      const plan::WantedPath wanted = wanted_path(source, stated_at(edge.destination_rank, edge.destination_op));
+      if (wanted.path == Path::automatic || wanted.path == Path::net) continue;
+      problems += concat("\n  rank ", edge.source_rank, " op ", edge.source_op, ": ", describe(source), ": path ",
+                         name_of(wanted.path), " (", wanted.by, ") needs one host, and rank ", edge.destination_rank,
+                         " is on another; leave the path out, or ask for net");
+    }
+    if (!problems.empty()) fail(ErrorCode::unsupported, "plan '", name_, "' cannot be built:", problems);
+    return local;
+  }
+
+  const StatedOp& stated_at(int rank, int op) const {
+    return statements_[static_cast<std::size_t>(rank)].ops[static_cast<std::size_t>(op)];
+  }
+
+  // This rank's ends of those edges, in their order.
+  std::vector<plan::NetworkOps::Move> network_moves() const {
+    std::vector<plan::NetworkOps::Move> moves;
+    for (const Edge& edge : network_edges_) {
+      const bool sends = edge.source_rank == fabric_->rank();
+      if (!sends && edge.destination_rank != fabric_->rank()) continue;
+      const int index = sends ? edge.source_op : edge.destination_op;
+      const Op& op = ops_[static_cast<std::size_t>(index)];
+      moves.push_back({static_cast<std::uint32_t>(index), op.kind, op.peer, static_cast<std::byte*>(op.address),
+                       op.layout.view(), op.layout.bytes()});
+    }
+    return moves;
+  }
+
+  void make_network_ops() {
+    const std::vector<plan::NetworkOps::Move> moves = network_moves();
+    for (const plan::NetworkOps::Move& move : moves) {
+      PlanOp& planned = planned_[move.op];
+      planned.path = Path::net;
+      planned.why = concat("rank ", move.peer, " is on another host (", fabric_->network()->describe(), ")");
+    }
+    if (moves.empty()) return;
+    built_->resources->network = std::make_unique<plan::NetworkOps>(lease_, moves, built_->view);
   }
 
   // --- which memory each peer can reach ---
@@ -353,6 +408,7 @@ class Build {
     built_->view.announce_release = program.announce_release;
     built_->view.number = number_;
     built_->view.wait = fabric_->wait_view();
+    make_network_ops();
     if (program.brief) {
       built_->brief = built_->resources->tables->brief();
       built_->brief->number = number_;
@@ -428,14 +484,15 @@ class Build {
     }
   }
 
-  using Edge = plan::Edge;
-
   std::shared_ptr<Fabric> fabric_;
   std::string name_;
   Path path_;
   std::vector<Op> ops_;
   std::vector<std::shared_ptr<const plan::PlannedCall>> calls_;
   std::string problems_;
+  std::shared_ptr<lane::NetworkLanes> lanes_;
+  std::shared_ptr<lane::NetworkLanes::LaneLease> lease_;  // for network_edges_, the same on every rank
+  std::vector<plan::Edge> network_edges_;
   std::vector<PlanOp> planned_;
   std::vector<Statement> statements_;
   std::vector<Route> routes_;

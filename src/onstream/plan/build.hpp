@@ -15,7 +15,8 @@ struct PlanRequest {
   Path path = Path::automatic;
   std::vector<Op> ops;
   std::vector<std::shared_ptr<const plan::PlannedCall>> calls;
-  std::string problems;  // errors that this rank already knows, one a line
+  std::string problems;                       // errors that this rank already knows, one a line
+  std::shared_ptr<lane::NetworkLanes> lanes;  // of a world of several hosts
 };
 
 std::unique_ptr<Plan::Implementation> build_plan(std::shared_ptr<Fabric> fabric, PlanRequest request);

@@ -6,17 +6,18 @@
 
 namespace onstream {
 
-PlanBuilder::PlanBuilder(std::shared_ptr<Fabric> fabric, std::string name)
-    : fabric_(std::move(fabric)), name_(std::move(name)) {
+PlanBuilder::PlanBuilder(std::shared_ptr<Fabric> fabric, std::string name, std::shared_ptr<lane::NetworkLanes> lanes)
+    : fabric_(std::move(fabric)), name_(std::move(name)), lanes_(std::move(lanes)) {
   require(fabric_ != nullptr, "plan '", name_, "' was given no world");
 }
 
-void PlanBuilder::check_peer(const char* what, int peer) const {
+// Sends and receives go to ranks of any host, all else to this host's.
+void PlanBuilder::check_peer(const char* what, int peer, Reach reach) const {
   require(peer >= 0 && peer < fabric_->size(), what, " op ", ops_.size(), " of plan '", name_, "': rank ", peer,
           " is not one of the world's 0 to ", fabric_->size() - 1);
-  if (!fabric_->is_remote(peer)) return;
+  if (!fabric_->is_remote(peer) || (reach == Reach::all_hosts && lanes_ != nullptr)) return;
   fail(ErrorCode::unsupported, what, " op ", ops_.size(), " of plan '", name_, "': rank ", peer,
-       " is on another host, which ops of plans and halos do not reach in this version; messages do");
+       " is on another host, which ", what, " does not reach in this version; sends, receives and halos do");
 }
 
 void PlanBuilder::check_lane(const char* what, int tag) const {
@@ -42,7 +43,7 @@ void PlanBuilder::check_destination(const char* what, const Layout& layout) cons
 }
 
 PlanBuilder& PlanBuilder::send(const void* source, const Layout& layout, int peer, int tag, std::string note) {
-  check_peer("send", peer);
+  check_peer("send", peer, Reach::all_hosts);
   check_lane("send", tag);
   check_buffer("send", source, layout);
   Op op;
@@ -57,7 +58,7 @@ PlanBuilder& PlanBuilder::send(const void* source, const Layout& layout, int pee
 }
 
 PlanBuilder& PlanBuilder::recv(void* destination, const Layout& layout, int peer, int tag, std::string note) {
-  check_peer("recv", peer);
+  check_peer("recv", peer, Reach::all_hosts);
   check_lane("recv", tag);
   check_buffer("recv", destination, layout);
   check_destination("recv", layout);
@@ -237,7 +238,7 @@ PlanBuilder& PlanBuilder::refuse(const std::string& problem) {
 
 std::shared_ptr<Plan> PlanBuilder::build() {
   try {
-    return std::shared_ptr<Plan>(new Plan(build_plan(fabric_, {name_, path_, ops_, calls_, problems_})));
+    return std::shared_ptr<Plan>(new Plan(build_plan(fabric_, {name_, path_, ops_, calls_, problems_, lanes_})));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::timeout) throw;
     throw Error(ErrorCode::timeout,

@@ -11,6 +11,7 @@
 #include "onstream/device/lifetime/stream_tracker.hpp"
 #include "onstream/plan.hpp"
 #include "onstream/plan/build/lower.hpp"
+#include "onstream/plan/network_ops.hpp"
 #include "onstream/plan/op/planned_call.hpp"
 #include "onstream/plan/slots.hpp"
 #include "onstream/plan/tables.hpp"
@@ -25,6 +26,7 @@ struct Resources {
   std::vector<CopyCommand> host_before;            // the copies of the stream's host functions
   std::vector<CopyCommand> host_after;
   std::unique_ptr<PlanTables> tables;
+  std::unique_ptr<NetworkOps> network;            // null: no op has a peer on another host
   std::vector<std::shared_ptr<Segment>> of_user;  // where ops put and signal
   std::shared_ptr<const void> wait_memory;
   std::shared_ptr<Segment> words;  // path memop: the words that streams write and await

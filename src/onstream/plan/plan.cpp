@@ -68,6 +68,8 @@ void Plan::Implementation::check_memory() {
 
 // Launches that are under way keep their tables, and nobody waits here: a peer may be late, or wait for this rank.
 Plan::Implementation::~Implementation() {
+  // The next plan may need the channel between hosts: all ranks have as few of them.
+  if (resources.use_count() == 1 && std::ranges::all_of(launches.points(), ended_event)) resources->network.reset();
   DeferredRelease::of_process().hand_over(std::move(resources), launches.points());
 }
 
@@ -86,6 +88,7 @@ void Plan::Implementation::enqueue(Stream stream, const plan::PlanSlot* slot) {
   for (const auto& range : prefetches) device.prefetch(range.address, range.bytes, device.kind(), stream);
   let_host_copy(resources->host_before);
   copy_all(before);
+  if (resources->network != nullptr) plan::launch_network_ops(device, *resources->network, stream);
   operate(&plan::PlanSlot::opening);
   plan::PlanView first = view;
   if (brief) {
@@ -166,6 +169,7 @@ void Plan::run() {
       it.fabric->check_waited(lock.status());
       fail(ErrorCode::aborted, "a run of plan '", name(), "' was interrupted");
     }
+    if (it.resources->network != nullptr) it.resources->network->run();
     if (it.brief) {
       plan::brief_kernel().host(&*it.brief, it.blocks);
     } else if (it.kernels == 1) {
@@ -199,6 +203,10 @@ std::string Plan::explain() const {
   if (copies > 0) text += concat(" and ", copies, copies == 1 ? " copy" : " copies");
   if (by_host > 0) text += concat(" and ", by_host, by_host == 1 ? " copy" : " copies", " by the host");
   if (words > 0) text += concat(" and ", words, " stream memory operations");
+  if (const auto& network = it.resources->network; network != nullptr) {
+    text += concat(" and one exchange with ", network->peers(), network->peers() == 1 ? " rank" : " ranks",
+                   " of other hosts");
+  }
   if (const int of_calls = kernels_per_launch() - it.kernels; of_calls > 0) {
     text += concat(" and ", of_calls, of_calls == 1 ? " kernel" : " kernels", " of collectives");
   }

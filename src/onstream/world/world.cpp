@@ -4,8 +4,10 @@
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/collective.hpp"
+#include "onstream/collective/channel/channel.hpp"
 #include "onstream/device/memory/reclaim.hpp"
 #include "onstream/halo.hpp"
+#include "onstream/lane/remote/network_lanes.hpp"
 #include "onstream/message/engine.hpp"
 #include "onstream/one_sided.hpp"
 #include "onstream/plan.hpp"
@@ -37,6 +39,12 @@ std::string text_of(const PeerMappingStatistics& it) {
                 human_bytes(it.exported_bytes), "), ", it.imported, " imported (", human_bytes(it.imported_bytes), ")");
 }
 
+std::shared_ptr<lane::NetworkLanes> network_lanes_of(Fabric& fabric) {
+  if (fabric.network() == nullptr) return nullptr;
+  collective::require_same_parameters(fabric);
+  return std::make_shared<lane::NetworkLanes>(fabric);
+}
+
 }  // namespace
 
 std::shared_ptr<World> World::create(const Launch& launch, const Parameters& parameters) {
@@ -45,7 +53,8 @@ std::shared_ptr<World> World::create(const Launch& launch, const Parameters& par
 
 World::World(std::shared_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)),
-      collective_(std::make_unique<Collective>(fabric_)),
+      network_lanes_(network_lanes_of(*fabric_)),
+      collective_(std::make_unique<Collective>(fabric_, network_lanes_)),
       messages_(std::make_unique<MessageEngine>(fabric_)),
       one_sided_(std::make_unique<OneSided>(fabric_)) {}
 
@@ -181,7 +190,7 @@ OneSided& World::one_sided() const { return *one_sided_; }
 
 Collective& World::collective() const { return *collective_; }
 
-PlanBuilder World::plan(std::string name) { return PlanBuilder(fabric_, std::move(name)); }
+PlanBuilder World::plan(std::string name) { return PlanBuilder(fabric_, std::move(name), network_lanes_); }
 
 std::shared_ptr<Plan> World::halo(void* array, const HaloSpec& spec, std::string name) {
   PlanBuilder builder = plan(std::move(name));

@@ -16,7 +16,8 @@ using namespace onstream;
 using namespace onstream::test;
 
 CASE(every_path_carries_every_size) {
-  for (const Path path : {Path::automatic, Path::ll, Path::store, Path::load, Path::copy, Path::memop, Path::stage}) {
+  for (const Path path :
+       paths_to_try({Path::automatic, Path::ll, Path::store, Path::load, Path::copy, Path::memop, Path::stage})) {
     on_all_devices(3, [&](World& world) {
       for (const std::size_t bytes : {0, 1, 7, 8, 12, 4096, 10007, 300000}) {
         const std::string told = ring(world, bytes, path, MemoryKind::device, 4);
@@ -101,7 +102,8 @@ CASE(a_launch_with_plain_memory_returns_before_its_data_comes) {
 }
 
 CASE(layouts_of_different_shape_may_meet) {
-  for (const Path path : {Path::automatic, Path::ll, Path::store, Path::load, Path::copy, Path::memop, Path::stage}) {
+  for (const Path path :
+       paths_to_try({Path::automatic, Path::ll, Path::store, Path::load, Path::copy, Path::memop, Path::stage})) {
     on_all_devices(2, [&](World& world) {
       for (const std::size_t element : {1, 2, 4, 8, 16}) {
         // A column of rows on one side, a transposed box on the other; both of 12 x 5 elements.
@@ -180,7 +182,7 @@ CASE(many_messages_between_all_ranks_arrive) {
 }
 
 CASE(captured_launches_replay_mixed_with_eager_ones) {
-  for (const Path path : {Path::ll, Path::store, Path::copy, Path::memop}) {
+  for (const Path path : paths_to_try({Path::ll, Path::store, Path::copy, Path::memop})) {
     on_all_devices(2, [&](World& world) {
       const std::size_t bytes = 3000;
       const int peer = 1 - world.rank();
@@ -216,7 +218,7 @@ CASE(captured_launches_replay_mixed_with_eager_ones) {
 
 CASE(launches_run_ahead_of_a_slow_peer_without_losing_data) {
   // One direction only: the sender has no proof of progress but the receiver's announcements.
-  for (const Path path : {Path::ll, Path::store, Path::load, Path::copy, Path::memop, Path::stage}) {
+  for (const Path path : paths_to_try({Path::ll, Path::store, Path::load, Path::copy, Path::memop, Path::stage})) {
     on_all_devices(2, [&](World& world) {
       constexpr int kLaunches = 200;
       const std::size_t bytes = 64;
@@ -244,7 +246,7 @@ CASE(launches_run_ahead_of_a_slow_peer_without_losing_data) {
 }
 
 CASE(a_signal_follows_its_puts) {
-  for (const Path path : {Path::automatic, Path::copy, Path::memop}) {
+  for (const Path path : paths_to_try({Path::automatic, Path::copy, Path::memop})) {
     on_all_devices(3, [&](World& world) {
       const std::size_t bytes = 100000;
       const auto segment = world.segment(2 * bytes + 64);
@@ -276,7 +278,7 @@ CASE(a_signal_follows_its_puts) {
 }
 
 CASE(a_get_reads_what_was_there_when_the_launch_began) {
-  for (const Path path : {Path::automatic, Path::copy, Path::memop}) {
+  for (const Path path : paths_to_try({Path::automatic, Path::copy, Path::memop})) {
     on_all_devices(3, [&](World& world) {
       constexpr std::int64_t kRows = 50;
       constexpr std::size_t kBytes = 8 * kRows * 4;

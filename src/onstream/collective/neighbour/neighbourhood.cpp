@@ -48,7 +48,7 @@ class Neighbourhood::Implementation {
   using Make = std::function<EdgeList(int rank)>;
 
   Implementation(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget,
-                 std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks, const Make& make)
+                 std::shared_ptr<lane::NetworkLanes> lanes, const std::vector<int>& ranks, const Make& make)
       : fabric_(std::move(fabric)),
         device_(fabric_->device()),
         ranks_(ranks),
@@ -324,8 +324,8 @@ class Neighbourhood::Implementation {
   std::shared_ptr<collective::EdgeChecking> checking_;  // in the checking mode
   std::unique_ptr<EdgeChannel> channel_;                // of a world of one host
   collective::Runner runner_;
-  std::shared_ptr<collective::NetworkLanes> lanes_;  // of one of several
-  std::shared_ptr<collective::NetworkLanes::LaneLease> lease_;
+  std::shared_ptr<lane::NetworkLanes> lanes_;  // of one of several
+  std::shared_ptr<lane::NetworkLanes::LaneLease> lease_;
   collective::Order network_order_;
   std::shared_ptr<collective::ScratchPool> spares_;
 };
@@ -393,13 +393,13 @@ class Neighbourhood::PlannedExchange final : public plan::PlannedCall {
 };
 
 Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget,
-                             std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks,
+                             std::shared_ptr<lane::NetworkLanes> lanes, const std::vector<int>& ranks,
                              const NeighbourGrid& grid)
     : implementation_(std::make_shared<Implementation>(
           std::move(fabric), budget, std::move(lanes), ranks,
           [&](int rank) { return collective::edges_of_grid(grid.dims, grid.periodic, ranks, rank); })) {}
 Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::BlockBudget& budget,
-                             std::shared_ptr<collective::NetworkLanes> lanes, const std::vector<int>& ranks,
+                             std::shared_ptr<lane::NetworkLanes> lanes, const std::vector<int>& ranks,
                              const NeighbourGraph& graph)
     : implementation_(std::make_shared<Implementation>(std::move(fabric), budget, std::move(lanes), ranks, [&](int) {
         return collective::edges_of_graph(graph.sources, graph.destinations, ranks);

@@ -36,7 +36,7 @@ CompiledCall work_of(std::shared_ptr<const Program> program, const CollectiveCal
   return work;
 }
 
-NetworkCollectives::NetworkCollectives(std::shared_ptr<Fabric> fabric, const std::shared_ptr<NetworkLanes>& lanes,
+NetworkCollectives::NetworkCollectives(std::shared_ptr<Fabric> fabric, const std::shared_ptr<lane::NetworkLanes>& lanes,
                                        std::vector<int> ranks, int rank, int channels)
     : fabric_(std::move(fabric)),
       lease_(lanes->take(*fabric_, channels)),

@@ -8,8 +8,8 @@
 #include "onstream/collective/check/checking.hpp"
 #include "onstream/collective/enqueue/compiled_call.hpp"
 #include "onstream/collective/enqueue/runner.hpp"
-#include "onstream/collective/network/network_lanes.hpp"
 #include "onstream/collective/resource/scratch_pool.hpp"
+#include "onstream/lane/remote/network_lanes.hpp"
 
 namespace onstream::collective {
 
@@ -21,8 +21,8 @@ CompiledCall work_of(std::shared_ptr<const Program> program, const CollectiveCal
 class NetworkCollectives {
  public:
   // Collective over the world.
-  NetworkCollectives(std::shared_ptr<Fabric> fabric, const std::shared_ptr<NetworkLanes>& lanes, std::vector<int> ranks,
-                     int rank, int channels);
+  NetworkCollectives(std::shared_ptr<Fabric> fabric, const std::shared_ptr<lane::NetworkLanes>& lanes,
+                     std::vector<int> ranks, int rank, int channels);
 
   static bool spans_hosts(const Fabric& fabric, const std::vector<int>& ranks);
 
@@ -43,7 +43,7 @@ class NetworkCollectives {
   NetworkChannel& at(int channel) { return *channels_.at(static_cast<std::size_t>(channel)); }
 
   std::shared_ptr<Fabric> fabric_;
-  std::shared_ptr<NetworkLanes::LaneLease> lease_;
+  std::shared_ptr<lane::NetworkLanes::LaneLease> lease_;
   std::vector<int> ranks_;
   int rank_;
   std::shared_ptr<ScratchPool> spares_;

@@ -216,7 +216,8 @@ void Program::run() const {
 
 bool Program::run(const Phase& phase, std::uint64_t number) const {
   for (const auto& step : phase.before) step();
-  const Exchange::Ended ended = Exchange(place_.wait, phase.pairs, signature_of(call_, Algorithm::automatic)).run();
+  const lane::PeerExchange::Ended ended =
+      lane::PeerExchange(place_.wait, phase.pairs, signature_of(call_, Algorithm::automatic)).run();
   if (ended.status != Status::ok) {
     fail(ended, number);
     return false;
@@ -225,7 +226,7 @@ bool Program::run(const Phase& phase, std::uint64_t number) const {
   return true;
 }
 
-void Program::fail(const Exchange::Ended& ended, std::uint64_t number) const {
+void Program::fail(const lane::PeerExchange::Ended& ended, std::uint64_t number) const {
   if (ended.status == Status::misused) {
     const auto fabric = place_.fabric.lock();
     if (fabric == nullptr) return;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "onstream/collective/call/call.hpp"
-#include "onstream/collective/network/exchange.hpp"
-#include "onstream/collective/network/network_lanes.hpp"
 #include "onstream/collective/resource/scratch_pool.hpp"
+#include "onstream/lane/remote/network_lanes.hpp"
+#include "onstream/lane/remote/peer_exchange.hpp"
 
 namespace onstream::collective {
 
@@ -21,7 +21,7 @@ namespace onstream::collective {
 struct ProgramPlace {
   std::weak_ptr<Fabric> fabric;
   WaitView wait;
-  std::shared_ptr<NetworkLanes::LaneLease> lease;
+  std::shared_ptr<lane::NetworkLanes::LaneLease> lease;
   int lane;
   const std::vector<int>* ranks;  // of the world, by place in the team; used while the program is made
   int rank;                       // in the team
@@ -45,7 +45,7 @@ class Program {
  private:
   struct Phase {
     std::vector<std::function<void()>> before;  // copies and factors of this rank's own
-    std::vector<Exchange::Pair> pairs;
+    std::vector<lane::PeerExchange::Pair> pairs;
     std::vector<std::function<void()>> behind;  // sums
   };
 
@@ -67,7 +67,7 @@ class Program {
   void reduce_scatter();
   void scan(bool exclusive);
   bool run(const Phase& phase, std::uint64_t number) const;
-  void fail(const Exchange::Ended& ended, std::uint64_t number) const;
+  void fail(const lane::PeerExchange::Ended& ended, std::uint64_t number) const;
 
   ProgramPlace place_;
   CollectiveCall call_;

@@ -1,5 +1,5 @@
-// The lanes over which collectives of ranks of several hosts exchange data: those of a world, one for each channel.
-// Made with the world, where it spans hosts.
+// The lanes over which collectives and plans of ranks of several hosts exchange data: those of a world, one for each
+// channel and for each plan. Made with the world, where it spans hosts.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 #include "onstream/lane/lanes.hpp"
 #include "onstream/lane/remote/remote_lanes.hpp"
 
-namespace onstream::collective {
+namespace onstream::lane {
 
 class NetworkLanes : public std::enable_shared_from_this<NetworkLanes> {
  public:
@@ -31,22 +31,22 @@ class NetworkLanes : public std::enable_shared_from_this<NetworkLanes> {
     int first_;
     int count_;
   };
-  // Collective over the world: lanes for so many channels of a team, the same on every rank. Throws invalid_argument,
-  // on every rank, if no rank has so many left (parameter teams).
-  std::shared_ptr<LaneLease> take(Fabric& fabric, int channels);
-  const lane::LaneView& view(int peer, int lane) const;
-  // The number of the collective that runs on this lane now, from 1 on. Those of one lane run one after the other.
+  // Collective over the world: so many lanes, the same on every rank. Throws invalid_argument, on every rank, if no
+  // rank has so many left (parameter teams).
+  std::shared_ptr<LaneLease> take(Fabric& fabric, int lanes);
+  const LaneView& view(int peer, int lane) const;
+  // The number of the call that runs on this lane now, from 1 on. Those of one lane run one after the other.
   std::uint64_t count_call(int lane) { return ++calls_[static_cast<std::size_t>(lane)]; }
   net::NetworkProxy& proxy() { return remote_->proxy(); }
 
  private:
   Lanes lanes_;
-  std::unique_ptr<lane::RemoteLanes> remote_;
-  std::vector<lane::LaneView> views_;
+  std::unique_ptr<RemoteLanes> remote_;
+  std::vector<LaneView> views_;
   std::shared_ptr<const void> wait_memory_;  // a graph may outlive the world
   std::vector<std::uint64_t> calls_;
   std::mutex mutex_;
   std::string taken_;  // by lane: '1' or '0'
 };
 
-}  // namespace onstream::collective
+}  // namespace onstream::lane

@@ -1,10 +1,11 @@
-// Exchange: parts of memory to and from several peers at once, over one lane of each, by a thread of the host.
+// PeerExchange: parts of memory to and from several peers at once, over one lane of each, by a thread of the host.
 //
 // To a peer of this host a part goes in pieces through the lane's ring; to one of another host as one message, which
 // the network takes from its place and puts into its place. Nobody waits for a peer while another one has something, so
 // ranks that exchange with each other in any pattern do not deadlock. Ahead of each part goes the
 // signature of the call, so ranks that make different calls hear of it. Both ends give the same number of bytes.
-// Several parts of one lane go one after the other, in the same order at both ends.
+// Several parts of one lane go one after the other, in the same order at both ends. Collectives between hosts and plans
+// are made of such exchanges.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +14,13 @@
 #include "onstream/device/kernel/wait.hpp"
 #include "onstream/lane/memory/lane.hpp"
 
-namespace onstream::collective {
+namespace onstream::lane {
 
-class Exchange {
+class PeerExchange {
  public:
   // A part in each direction, or in one.
   struct Pair {
-    const lane::LaneView* lane;
+    const LaneView* lane;
     const std::byte* out;
     std::size_t out_bytes;
     std::byte* in;
@@ -36,7 +37,7 @@ class Exchange {
     bool other_call = false;  // misused: the peer makes another call
   };
 
-  Exchange(const WaitView& wait, const std::vector<Pair>& pairs, std::uint64_t signature);
+  PeerExchange(const WaitView& wait, const std::vector<Pair>& pairs, std::uint64_t signature);
   // Each time anew: lanes count for themselves. The memory may be used when it returns.
   Ended run();
 
@@ -54,7 +55,7 @@ class Exchange {
     int before = -1;  // the side before it on its lane
   };
   bool send_some(Side& side) const;
-  bool send_piece(const lane::LaneView& lane, const void* source, std::size_t bytes) const;
+  bool send_piece(const LaneView& lane, const void* source, std::size_t bytes) const;
   bool receive_some(Side& side);
   bool step(Side& side);
   bool acknowledged(const Side& side) const;
@@ -67,4 +68,4 @@ class Exchange {
   Ended ended_;
 };
 
-}  // namespace onstream::collective
+}  // namespace onstream::lane

@@ -1,4 +1,4 @@
-#include "onstream/collective/network/exchange.hpp"
+#include "onstream/lane/remote/peer_exchange.hpp"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "onstream/lane/recv.hpp"
 #include "onstream/lane/send.hpp"
 
-namespace onstream::collective {
+namespace onstream::lane {
 
 namespace {
 
@@ -14,18 +14,18 @@ const HostGroup kCaller(0, 1);
 
 constexpr std::size_t kPiece = 4096;  // through the ring
 
-std::uint64_t ring_size(const lane::LaneView& lane) { return std::uint64_t{1} << lane.ring_shift; }
+std::uint64_t ring_size(const LaneView& lane) { return std::uint64_t{1} << lane.ring_shift; }
 
-bool has_room(const lane::LaneView& lane, std::uint64_t units) {
+bool has_room(const LaneView& lane, std::uint64_t units) {
   const std::uint64_t consumed = kCaller.load_acquire(&lane.returned->credit);  // pairs with give_credit
   return lane.sending->head + units - consumed <= ring_size(lane);
 }
 
-bool is_large(const lane::LaneView& lane, std::size_t bytes) { return lane.remote != nullptr && bytes > kPiece; }
+bool is_large(const LaneView& lane, std::size_t bytes) { return lane.remote != nullptr && bytes > kPiece; }
 
 }  // namespace
 
-Exchange::Exchange(const WaitView& wait, const std::vector<Pair>& pairs, std::uint64_t signature)
+PeerExchange::PeerExchange(const WaitView& wait, const std::vector<Pair>& pairs, std::uint64_t signature)
     : wait_(wait), signature_(signature) {
   for (const Pair& pair : pairs) {
     Side side;
@@ -40,9 +40,9 @@ Exchange::Exchange(const WaitView& wait, const std::vector<Pair>& pairs, std::ui
 }
 
 // True if there was room.
-bool Exchange::send_piece(const lane::LaneView& lane, const void* source, std::size_t bytes) const {
-  if (!has_room(lane, lane::ring_units<HostGroup>(bytes))) return false;
-  lane::Send body;
+bool PeerExchange::send_piece(const LaneView& lane, const void* source, std::size_t bytes) const {
+  if (!has_room(lane, ring_units<HostGroup>(bytes))) return false;
+  Send body;
   body.wait = wait_;
   body.lane = lane;
   body.source = source;
@@ -51,8 +51,8 @@ bool Exchange::send_piece(const lane::LaneView& lane, const void* source, std::s
 }
 
 // The signature, the next piece, or the announcement of a large message. True if anything was written.
-bool Exchange::send_some(Side& side) const {
-  const lane::LaneView& lane = *side.pair->lane;
+bool PeerExchange::send_some(Side& side) const {
+  const LaneView& lane = *side.pair->lane;
   const std::size_t bytes = side.pair->out_bytes;
   if (!side.signed_out) {
     side.signed_out = send_piece(lane, &signature_, sizeof(signature_));
@@ -66,9 +66,9 @@ bool Exchange::send_some(Side& side) const {
   if (is_large(lane, bytes)) {
     if (!has_room(lane, 1)) return false;
     side.number = lane.sending->number;
-    lane::store_unit(kCaller, lane, lane.sending->head, lane::header_word(lane::Header::pull, bytes),
-                     reinterpret_cast<std::uint64_t>(side.pair->out));
-    lane::store_pair(kCaller, &lane.sending->head, lane.sending->head + 1, side.number + 1);
+    store_unit(kCaller, lane, lane.sending->head, header_word(Header::pull, bytes),
+               reinterpret_cast<std::uint64_t>(side.pair->out));
+    store_pair(kCaller, &lane.sending->head, lane.sending->head + 1, side.number + 1);
     side.announced = true;
     return true;
   }
@@ -79,33 +79,33 @@ bool Exchange::send_some(Side& side) const {
   return true;
 }
 
-bool Exchange::acknowledged(const Side& side) const {
-  const lane::LaneView& lane = *side.pair->lane;
+bool PeerExchange::acknowledged(const Side& side) const {
+  const LaneView& lane = *side.pair->lane;
   const std::uint64_t* ack = lane.acks + (side.number & (lane.receives - 1));
   return kCaller.load_acquire(ack) / 2 >= side.number + 1;  // pairs with RemoteEnd::take_ack
 }
 
 // The next message of the peer, if it is there. Another number of bytes than is expected ends the exchange.
-bool Exchange::receive_some(Side& side) {
-  const lane::LaneView& lane = *side.pair->lane;
+bool PeerExchange::receive_some(Side& side) {
+  const LaneView& lane = *side.pair->lane;
   const std::size_t bytes = side.pair->in_bytes;
-  lane::Receiving* const state = lane.receiving;
-  lane::Seen seen;
-  if (!lane::look(kCaller, lane, state->head, seen)) return false;
+  Receiving* const state = lane.receiving;
+  Seen seen;
+  if (!look(kCaller, lane, state->head, seen)) return false;
   const bool is_signature = !side.signed_in;
   std::uint64_t theirs = 0;
   const std::size_t part = is_large(lane, bytes) ? bytes : std::min(kPiece, bytes - side.received);
   const std::size_t expected = is_signature ? sizeof(theirs) : part;
   auto* const place = is_signature ? reinterpret_cast<std::byte*>(&theirs) : side.pair->in + side.received;
-  lane::Fetcher fetcher(wait_, nullptr);
-  lane::RingReader reader(wait_, lane, fetcher, state->head, state->returned);
+  Fetcher fetcher(wait_, nullptr);
+  RingReader reader(wait_, lane, fetcher, state->head, state->returned);
   const std::uint64_t number = state->drained;
   std::uint64_t came = 0;
-  const lane::Target target{place, seen.bytes() == expected ? expected : 0, number, 0, true};
+  const Target target{place, seen.bytes() == expected ? expected : 0, number, 0, true};
   const Status status = reader.take(kCaller, target, came);
   reader.give_credit(kCaller);
-  lane::store_pair(kCaller, &state->drained, number + 1, reader.head());
-  lane::store_pair(kCaller, &state->posted, number + 1, reader.returned());
+  store_pair(kCaller, &state->drained, number + 1, reader.head());
+  store_pair(kCaller, &state->posted, number + 1, reader.returned());
   const bool other_call = is_signature && (came != expected || theirs != signature_);
   if (status != Status::ok || came != expected || other_call) {
     const bool differs = came != expected || other_call;
@@ -123,31 +123,31 @@ bool Exchange::receive_some(Side& side) {
 }
 
 // All parts before it on its lane are written, or announced.
-bool Exchange::may_send(const Side& side) const {
+bool PeerExchange::may_send(const Side& side) const {
   for (int i = side.before; i >= 0; i = sides_[static_cast<std::size_t>(i)].before) {
     const Side& other = sides_[static_cast<std::size_t>(i)];
     if (other.sending && !other.announced) return false;
   }
   return true;
 }
-bool Exchange::may_receive(const Side& side) const {
+bool PeerExchange::may_receive(const Side& side) const {
   for (int i = side.before; i >= 0; i = sides_[static_cast<std::size_t>(i)].before) {
     if (sides_[static_cast<std::size_t>(i)].receiving) return false;
   }
   return true;
 }
 
-bool Exchange::step(Side& side) {
+bool PeerExchange::step(Side& side) {
   bool moved = side.sending && (side.announced || may_send(side)) && send_some(side);
-  if (moved) lane::carry_over(*side.pair->lane);
+  if (moved) carry_over(*side.pair->lane);
   if (side.receiving && may_receive(side)) {
     while (side.receiving && ended_.status == Status::ok && receive_some(side)) moved = true;
   }
-  if (moved) lane::carry_over(*side.pair->lane);
+  if (moved) carry_over(*side.pair->lane);
   return moved;
 }
 
-Exchange::Ended Exchange::run() {
+PeerExchange::Ended PeerExchange::run() {
   const auto open = [](const Side& side) { return side.sending || side.receiving; };
   while (ended_.status == Status::ok && std::ranges::any_of(sides_, open)) {
     const auto word = [&] {
@@ -165,10 +165,10 @@ Exchange::Ended Exchange::run() {
     const Status status = wait_on(kCaller, wait_, word, ready);
     if (status == Status::ok) continue;
     const auto stuck = std::ranges::find_if(sides_, open);
-    const Exchange::Pair& pair = *stuck->pair;
+    const PeerExchange::Pair& pair = *stuck->pair;
     return {status, pair.lane->peer, stuck->receiving ? pair.in_bytes : pair.out_bytes, 0};
   }
   return ended_;
 }
 
-}  // namespace onstream::collective
+}  // namespace onstream::lane

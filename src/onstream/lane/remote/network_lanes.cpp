@@ -1,12 +1,11 @@
-#include "onstream/collective/network/network_lanes.hpp"
+#include "onstream/lane/remote/network_lanes.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "onstream/base/error.hpp"
-#include "onstream/collective/channel/channel.hpp"
 
-namespace onstream::collective {
+namespace onstream::lane {
 
 namespace {
 
@@ -22,31 +21,29 @@ LaneShape shape_of(const Fabric& fabric) {
 
 NetworkLanes::NetworkLanes(Fabric& fabric)
     : lanes_(fabric, shape_of(fabric)),
-      remote_(std::make_unique<lane::RemoteLanes>(fabric.network(), net::ServiceNumber::collectives)),
-      views_(lane::all_views(fabric, lanes_, remote_.get())),
+      remote_(std::make_unique<RemoteLanes>(fabric.network(), net::ServiceNumber::exchanges)),
+      views_(all_views(fabric, lanes_, remote_.get())),
       wait_memory_(fabric.wait_memory()),
       calls_(static_cast<std::size_t>(lanes_.count())),
       taken_(static_cast<std::size_t>(lanes_.count()), '0') {
-  require_same_parameters(fabric);
-  fabric.barrier("the start of collectives");
+  fabric.barrier("the start of exchanges between hosts");
 }
 
-std::shared_ptr<NetworkLanes::LaneLease> NetworkLanes::take(Fabric& fabric, int channels) {
+std::shared_ptr<NetworkLanes::LaneLease> NetworkLanes::take(Fabric& fabric, int lanes) {
   const auto mine = [this] {
     const std::lock_guard lock(mutex_);
     return taken_;
   };
   std::string taken(taken_.size(), '0');
-  for (const std::string& theirs : fabric.all_gather("the channels of a team between hosts", mine())) {
+  for (const std::string& theirs : fabric.all_gather("lanes between hosts", mine())) {
     for (std::size_t lane = 0; lane < taken.size(); ++lane) {
       if (theirs.at(lane) == '1') taken[lane] = '1';
     }
   }
-  const std::size_t first = taken.find(std::string(static_cast<std::size_t>(channels), '0'));
-  require(first != std::string::npos, "collectives between hosts have ", lanes_.count(),
-          " channels in all, those of teams included, and ", std::ranges::count(taken, '1'),
-          " are taken; raise teams, or let teams go");
-  return std::make_shared<LaneLease>(shared_from_this(), static_cast<int>(first), channels);
+  const std::size_t first = taken.find(std::string(static_cast<std::size_t>(lanes), '0'));
+  require(first != std::string::npos, "teams, neighbourhoods and plans between hosts have ", lanes_.count(),
+          " channels in all, and ", std::ranges::count(taken, '1'), " are taken; raise teams, or let some go");
+  return std::make_shared<LaneLease>(shared_from_this(), static_cast<int>(first), lanes);
 }
 
 NetworkLanes::LaneLease::LaneLease(std::shared_ptr<NetworkLanes> lanes, int first, int count)
@@ -60,11 +57,11 @@ NetworkLanes::LaneLease::~LaneLease() {
   std::fill_n(lanes_->taken_.begin() + first_, count_, '0');
 }
 
-const lane::LaneView& NetworkLanes::view(int peer, int lane) const {
+const LaneView& NetworkLanes::view(int peer, int lane) const {
   const auto place = static_cast<std::size_t>(peer) * static_cast<std::size_t>(lanes_.count());
-  const lane::LaneView& found = views_[place + static_cast<std::size_t>(lane)];
+  const LaneView& found = views_[place + static_cast<std::size_t>(lane)];
   if (found.remote != nullptr) found.remote->open();
   return found;
 }
 
-}  // namespace onstream::collective
+}  // namespace onstream::lane
