@@ -12,7 +12,6 @@ A World is the ranks of a job and all they share; world.py is where to read on.
 from __future__ import annotations
 
 from . import _ucx as _ucx  # names the library before a world is made
-from ._arrays import DeviceArray
 from ._core import (
     Block,
     DeviceRow,
@@ -36,6 +35,7 @@ from ._core import (
     rank_at,
 )
 from ._null import null
+from ._views import DeviceArray
 from .cartesian import Cartesian
 from .contexts import Context
 from .errors import (

@@ -1,35 +1,20 @@
-"""Reads the address, layout and stream of a Python array, and hands onstream's own memory out as arrays.
+"""Reads the address, layout and stream of a Python array.
 
 span_of() reads any object that numpy, torch, cupy, DLPack, `__cuda_array_interface__` or the buffer protocol describe,
 without copying and without importing a library that the program has not imported itself. A Span holds on to the
-object's memory. view_of() goes the other way: an array of the right library over onstream's memory, which stays alive
-as long as the array does. Nothing here touches the data, and only own_stream() blocks, at its end.
+object's memory. Nothing here touches the data, or blocks. _views.py goes the other way: arrays over onstream's memory.
 """
 
 from __future__ import annotations
 
-import functools
-import operator
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _core, _values
-from .errors import InvalidArgumentError, UnsupportedError
-
-_DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
-_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
-# Types that can be waited for: the lowest and the highest.
-WORDS = {
-    "int32": (-(2**31), 2**31 - 1),
-    "uint32": (0, 2**32 - 1),
-    "int64": (-(2**63), 2**63 - 1),
-    "uint64": (0, 2**64 - 1),
-}
-
+from . import _core, _libraries, _types
+from .errors import InvalidArgumentError
 
 # The stream of an op if nobody names one, and whether the arrays' library gives their memory back in its order.
 Natural = tuple[int, bool]
@@ -120,79 +105,7 @@ def stream_now(span: Span) -> int | None:
     """The stream that the library of such an array uses now."""
     if span.library == "dlpack":
         return span.stream
-    return library_stream(span.device) if span.library == "onstream" else span_of(span.owner).stream
-
-
-def library_stream(device: str) -> int | None:
-    """The current stream of the library whose arrays view_of() makes in this memory."""
-    if device == "host":
-        return None
-    if _importable("cupy"):
-        import cupy
-
-        return int(_cupy_stream(cupy, device).ptr)
-    if _importable("torch"):
-        import torch
-
-        return int(_torch_stream(torch, device).cuda_stream)
-    return 0
-
-
-def _cupy_stream(cupy: Any, device: str) -> Any:
-    return cupy.cuda.get_current_stream(int(device.partition(":")[2]))
-
-
-def _torch_stream(torch: Any, device: str) -> Any:
-    return torch.cuda.current_stream(torch.device(device))
-
-
-def streams_in_use(device: str) -> dict[int, Any]:
-    """Current streams of this thread that kernels of a GPU's arrays go to, by handle: cupy's, torch's, or the default.
-
-    It asks only imported libraries; one that is only half imported has no arrays yet. The objects keep the streams.
-    """
-    streams: dict[int, Any] = {}
-    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
-    with suppress(AttributeError, RuntimeError):
-        if cupy is not None:
-            stream = _cupy_stream(cupy, device)
-            streams[int(stream.ptr)] = stream
-    with suppress(AttributeError, RuntimeError):
-        if torch is not None and torch.cuda.is_initialized():
-            stream = _torch_stream(torch, device)
-            streams[int(stream.cuda_stream)] = stream
-    return streams or {0: None}
-
-
-@contextmanager
-def own_stream(device: str) -> Iterator[None]:
-    """Makes a new stream of the GPU the current one of this thread, and waits for it at the end.
-
-    Cupy's, and torch's if that is imported, or cupy is missing.
-    """
-    with ExitStack() as stack:
-        stream: Any = None
-        if _importable("cupy"):
-            import cupy
-
-            stack.enter_context(cupy.cuda.Device(int(device.partition(":")[2])))
-            stream = stack.enter_context(cupy.cuda.Stream(non_blocking=True))
-        if (stream is None or sys.modules.get("torch") is not None) and _has_gpu_torch():
-            import torch
-
-            on = torch.device(device)
-            its = torch.cuda.Stream(on) if stream is None else torch.cuda.ExternalStream(stream.ptr, device=on)
-            stack.enter_context(torch.cuda.stream(its))
-            stream = its if stream is None else stream
-        try:
-            yield
-        except BaseException:
-            with suppress(Exception):  # the exception under way says more
-                if stream is not None:
-                    stream.synchronize()
-            raise
-        if stream is not None:
-            stream.synchronize()
+    return _libraries.library_stream(span.device) if span.library == "onstream" else span_of(span.owner).stream
 
 
 def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, int, Any, Natural | None]:
@@ -272,7 +185,7 @@ def _torch_span(tensor: Any) -> Span:
         device=f"cuda:{tensor.device.index}" if on_cuda else "host",
         library="torch",
         owner=tensor,
-        dtype=_torch_name_of(tensor.dtype),
+        dtype=_types.torch_name_of(tensor.dtype),
         stream=torch.cuda.current_stream(tensor.device).cuda_stream if on_cuda else None,
         ordered=on_cuda,
     )
@@ -300,7 +213,7 @@ def _cuda_interface_span(array: Any) -> Span:
         device=device,
         library=library,
         owner=array,
-        dtype=_name_of(dtype),
+        dtype=_types.name_of(dtype),
         stream=stream,
         ordered=library == "cupy",
     )
@@ -321,28 +234,17 @@ def _numpy_span(array: np.ndarray[Any, Any], source: Any) -> Span:
         device="host",
         library="numpy" if isinstance(source, np.ndarray) else "buffer",
         owner=array,
-        dtype="" if isinstance(source, (bytes, bytearray)) else _name_of(array.dtype),
+        dtype="" if isinstance(source, (bytes, bytearray)) else _types.name_of(array.dtype),
     )
-
-
-@functools.lru_cache
-def _torch_name_of(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-@functools.lru_cache
-def _name_of(dtype: np.dtype[Any]) -> str:
-    """As torch calls it too, if torch has it. numpy makes the name anew each time, which takes microseconds."""
-    return dtype.name if dtype.isnative and dtype.names is None else str(dtype)
 
 
 def _dlpack_span(array: Any) -> Span:
     holder = _core.import_dlpack(array)
     kind, index = holder.device
-    if kind in _DLPACK_CPU:
+    if kind in _libraries.DLPACK_CPU:
         device = "host"
-    elif kind in _DLPACK_CUDA:
-        device = f"cuda:{index}" if kind == _DLPACK_CUDA[0] else "cuda"
+    elif kind in _libraries.DLPACK_CUDA:
+        device = f"cuda:{index}" if kind == _libraries.DLPACK_CUDA[0] else "cuda"
     else:
         raise InvalidArgumentError(f"onstream cannot address a {type(array).__name__} on DLPack device type {kind}")
     return Span(
@@ -366,248 +268,3 @@ def row_major(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
         strides.append(step)
         step *= extent
     return tuple(reversed(strides))
-
-
-# --- onstream's own memory as an array ---
-
-
-class DeviceArray:
-    """Device memory for programs without cupy and torch: just enough for any library to take it over."""
-
-    def __init__(self, block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._block = block
-        self.shape = shape
-        self.dtype = dtype
-
-    @property
-    def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {
-            "version": 3,
-            "data": (self._block.address, False),
-            "shape": self.shape,
-            "typestr": self.dtype.str,
-            "strides": None,
-            "stream": None,
-        }
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._exchange().__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (_DLPACK_CUDA[0], self._block.device_index)
-
-    def _exchange(self) -> Any:
-        codes = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-        if self.dtype.kind not in codes:
-            raise UnsupportedError(f"DLPack has no name for dtype {self.dtype}")
-        return self._block.exchange(list(self.shape), codes[self.dtype.kind], self.dtype.itemsize * 8)
-
-    def __repr__(self) -> str:
-        return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device='cuda:{self._block.device_index}')"
-
-
-def view_of(block: _core.Block, shape: int | Sequence[int], dtype: Any) -> Any:
-    """An array over a block of onstream's memory: numpy for host memory, else cupy, torch, or a DeviceArray."""
-    extents = extents_of(shape)
-    if block.on_host:
-        return (
-            _host_tensor(block, extents, dtype)
-            if _is_torch_type(dtype)
-            else _numpy_view(block, extents, numpy_type(dtype))
-        )
-    if _importable("cupy"):
-        return _cupy_view(block, extents, numpy_type(dtype))
-    if _importable("torch"):
-        return _torch_view(block, extents, dtype)
-    return DeviceArray(block, extents, numpy_type(dtype))
-
-
-def extents_of(shape: int | Sequence[int]) -> tuple[int, ...]:
-    extents: Iterable[Any] = shape if _values.is_several(shape) else (shape,)
-    return tuple(integer_of(extent, "shape") for extent in extents)
-
-
-def _numpy_view(block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    flat = block.bytes_view()
-    return np.ndarray(shape, dtype=dtype, buffer=flat)
-
-
-def _host_tensor(block: _core.Block, shape: tuple[int, ...], dtype: Any) -> Any:
-    """For the element types that numpy does not have."""
-    import torch
-
-    return torch.from_numpy(block.bytes_view()).view(dtype).view(shape)
-
-
-def _cupy_view(block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    import cupy
-
-    memory = cupy.cuda.UnownedMemory(block.address, block.nbytes, block, block.device_index)
-    return cupy.ndarray(shape, dtype=dtype, memptr=cupy.cuda.MemoryPointer(memory, 0))
-
-
-def _torch_view(block: _core.Block, shape: tuple[int, ...], dtype: Any) -> Any:
-    import torch
-
-    # DLPack, not __cuda_array_interface__: with that, torch would copy a peer's memory to this rank's GPU.
-    tensor = torch.from_dlpack(DeviceArray(block, (block.nbytes,), np.dtype(np.uint8)))
-    return tensor.view(_torch_dtype(dtype)).view(shape)
-
-
-def _torch_dtype(dtype: Any) -> Any:
-    import torch
-
-    if isinstance(dtype, torch.dtype):
-        return dtype
-    name = numpy_type(dtype).name
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
-        raise InvalidArgumentError(f"torch has no dtype named {name}; give a torch.dtype")
-    return found
-
-
-def item_bytes_of(dtype: Any) -> int:
-    """Bytes of one element of a numpy or torch dtype. TypeError for one whose elements are references."""
-    size = getattr(dtype, "itemsize", None)
-    if isinstance(size, int) and not isinstance(dtype, np.dtype):
-        return size
-    known: np.dtype[Any] = numpy_type(dtype)
-    if known.hasobject:
-        raise TypeError(f"onstream moves bytes, but elements of dtype {known} are references to Python objects")
-    return known.itemsize
-
-
-def numpy_type(dtype: Any) -> np.dtype[Any]:
-    """numpy's own of any description; TypeError naming it for none. ml_dtypes adds types such as "bfloat16", where it is."""
-    try:
-        known: np.dtype[Any] = np.dtype(dtype)
-        return known
-    except TypeError:
-        if isinstance(dtype, str) and "ml_dtypes" not in sys.modules and _importable("ml_dtypes"):
-            return numpy_type(dtype)
-    raise TypeError(
-        f"dtype is {dtype!r}, which numpy does not know; torch has types that numpy lacks (dtype=torch.bfloat16), and with "
-        "the package ml_dtypes numpy has them too"
-    )
-
-
-def type_name_of(dtype: Any) -> str:
-    """A numpy or torch dtype by name: "float64", "bfloat16"."""
-    if _is_torch_type(dtype):
-        return str(dtype).removeprefix("torch.")
-    return _name_of(numpy_type(dtype))
-
-
-def known_type(dtype: Any) -> Any:
-    """An element type as arrays show it: numpy's own, or torch's as it is."""
-    return dtype if _is_torch_type(dtype) else numpy_type(dtype)
-
-
-def _is_torch_type(dtype: Any) -> bool:
-    return type(dtype).__module__.partition(".")[0] == "torch"
-
-
-def is_array_of(thing: Any, type_name: str) -> bool:
-    """Whether it has a dtype, and this one."""
-    dtype = getattr(thing, "dtype", None)
-    return dtype is not None and type_name_of(dtype) == type_name
-
-
-def sized(shape: int | Sequence[int], dtype: Any, what: str) -> tuple[tuple[int, ...], int]:
-    """The extents, and the bytes of an array of this shape. Raises ValueError or InvalidArgumentError for none."""
-    extents = extents_of(shape)
-    nbytes = item_bytes_of(dtype)
-    for extent in extents:
-        if extent < 0:
-            raise ValueError(f"shape {extents} has a negative extent")
-        nbytes *= extent
-    check_bytes(nbytes, f"{what} of shape {extents}")
-    return extents, nbytes
-
-
-def word_of(value: Any, width: int, name: str) -> int:
-    """The bits of a signed or unsigned integer of `width` bytes."""
-    number: int = integer_of(value, name)
-    bits = 8 * width
-    if not -(2 ** (bits - 1)) <= number < 2**bits:
-        raise InvalidArgumentError(f"{name} is {number}, which no integer of {bits} bits is")
-    modulus: int = 2**bits
-    return number % modulus
-
-
-def word_of_type(value: Any, type_name: str, name: str) -> int:
-    """The bits of a value that this integer type of 4 or 8 bytes can hold; anything else raises."""
-    if type_name not in WORDS:
-        raise InvalidArgumentError(
-            f"words are integers of 4 or 8 bytes, not {type_name or 'of an unknown type'}: {', '.join(WORDS)}"
-        )
-    number: int = integer_of(value, name)
-    low, high = WORDS[type_name]
-    if not low <= number <= high:
-        raise InvalidArgumentError(f"{name} is {number}, which no {type_name} is: they go from {low} to {high}")
-    return number % (high - low + 1)
-
-
-def check_same_type(call: str, to: str, source: str) -> None:
-    """Bytes that are copied mean the same on both sides, if both sides tell."""
-    _values.check_same_order(call, to, source)
-    if to and source and to != source:
-        raise InvalidArgumentError(
-            f"{call}: the source is of {source}, but the destination of {to}; convert the one, or copy its bytes as they "
-            f"are by a view of the other type, such as array.view('{to}')"
-        )
-
-
-def rank_of(value: Any, name: str = "rank") -> int:
-    """Any number that a rank, a tag or a channel may have, or a count of them; the callee says whether there is such."""
-    number = integer_of(value, name)
-    if not -(2**31) <= number < 2**31:
-        raise InvalidArgumentError(f"{name} {number} does not exist")
-    return number
-
-
-def offset_of(value: Any, name: str) -> int:
-    """Bytes from the begin of a segment on."""
-    number = integer_of(value, name)
-    if not 0 <= number < 2**63:
-        raise InvalidArgumentError(f"{name} is {number}, but must be 0 to 2**63 - 1, bytes from the segment's begin on")
-    return number
-
-
-def check_bytes(nbytes: int, what: str) -> None:
-    if not 0 <= nbytes < 2**63:
-        raise InvalidArgumentError(f"{what} cannot have {nbytes} bytes: there may be 0 to 2**63 - 1")
-
-
-def integer_of(value: Any, name: str) -> int:
-    """A count, of any integer type. Raises TypeError naming the argument for anything else, bools included."""
-    if not isinstance(value, bool):
-        try:
-            return operator.index(value)
-        except TypeError:
-            pass
-    raise TypeError(f"{name} is {value!r} of type {type(value).__name__}, but must be an integer")
-
-
-def text_of(value: Any, name: str) -> str:
-    """An argument that is one of some names. TypeError naming it for anything else."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}, but must be a string")
-    return value
-
-
-def _has_gpu_torch() -> bool:
-    return _importable("torch") and bool(sys.modules["torch"].cuda.is_available())
-
-
-@functools.cache
-def _importable(name: str) -> bool:
-    try:
-        __import__(name)
-    except Exception:  # a broken GPU library must not break ours: any failure to import means "not there"
-        return False
-    return True

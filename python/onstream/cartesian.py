@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from . import _arrays, _core, _values
+from . import _core, _values
 from ._null import null
 from .errors import InvalidArgumentError
 from .neighbours import flags_per_dimension
@@ -23,7 +23,7 @@ class Cartesian:
             raise TypeError(f"cartesian: dims is {dims!r} of type {type(dims).__name__}, but must be a sequence")
         if rank < 0:
             raise InvalidArgumentError("cartesian: this rank is not in the team")
-        wanted = [_arrays.rank_of(dim, "dims") for dim in dims]
+        wanted = [_values.rank_of(dim, "dims") for dim in dims]
         self._rank = rank
         self._dims = _filled(wanted, size)
         self._periodic = tuple(flags_per_dimension(periodic, len(wanted)))
@@ -59,7 +59,7 @@ class Cartesian:
 
     def coords_of(self, rank: int) -> tuple[int, ...]:
         """A rank's place. Raises InvalidArgumentError for one that does not exist."""
-        number = _arrays.rank_of(rank)
+        number = _values.rank_of(rank)
         if not 0 <= number < self.size:
             raise InvalidArgumentError(
                 f"cartesian: rank {number} does not exist; the grid has ranks 0 to {self.size - 1}"
@@ -68,7 +68,7 @@ class Cartesian:
 
     def rank_of(self, coords: Sequence[int]) -> int:
         """The rank at a place, around the grid along periodic dimensions; onstream.null beyond an open edge."""
-        place = [_arrays.rank_of(at, "coords") for at in coords]
+        place = [_values.rank_of(at, "coords") for at in coords]
         if len(place) != len(self._dims):
             raise InvalidArgumentError(f"cartesian: coords {place} has {len(place)} values for a grid of {self._dims}")
         rank = _core.rank_at(place, self._dims, self._periodic)
@@ -80,7 +80,7 @@ class Cartesian:
         (source, dest), as sendrecv() takes them; onstream.null for one beyond an open edge. A negative displacement goes
         down.
         """
-        along, by = _arrays.rank_of(axis, "axis"), _arrays.rank_of(displacement, "displacement")
+        along, by = _values.rank_of(axis, "axis"), _values.rank_of(displacement, "displacement")
         if not 0 <= along < len(self._dims):
             raise InvalidArgumentError(
                 f"cartesian: axis {along} does not exist; the grid has {len(self._dims)} dimensions"

@@ -247,7 +247,7 @@ class Collectives:
         return contiguous_span(array, self._home, writable=writable)
 
     def _root(self, root: Any) -> int:
-        rank = _arrays.rank_of(root, "root")
+        rank = _values.rank_of(root, "root")
         if not 0 <= rank < self._members.size:
             raise InvalidArgumentError(f"root {rank} does not exist; there are ranks 0 to {self._members.size - 1}")
         return rank
@@ -263,8 +263,8 @@ class Collectives:
         call = _core.CollectiveCall(
             kind, 0 if source is None else source.address, 0 if target is None else target.address, count, type_name
         )
-        numbers = _arrays.rank_of(root, "root"), _arrays.rank_of(channel, "channel")
-        call.set_options(_arrays.text_of(op, "op"), *numbers, _arrays.text_of(algorithm, "algorithm"))
+        numbers = _values.rank_of(root, "root"), _values.rank_of(channel, "channel")
+        call.set_options(_values.text_of(op, "op"), *numbers, _values.text_of(algorithm, "algorithm"))
         return call
 
     def _move(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _arrays, _core
+from . import _arrays, _core, _values
 from .errors import InvalidArgumentError
 from .symmetric import SymmetricArray, atomic_bits, counter_address, elements_of, flags_of, told_bits, value_of
 
@@ -63,7 +63,7 @@ class Context:
     def signal(self, word: Any, rank: int, *, value: int = 1, op: str = "add") -> None:
         """Changes a symmetric integer of 8 bytes of rank's, after this context's earlier puts to that rank."""
         elements = self._word(word)
-        self._core.signal(elements, _arrays.rank_of(rank), told_bits(value, op, elements.dtype), op)
+        self._core.signal(elements, _values.rank_of(rank), told_bits(value, op, elements.dtype), op)
 
     def wait(self, word: Any, value: int, *, compare: str = "ge") -> None:
         """Waits until this rank's own word compares with `value`: eq, ne, gt, ge, lt or le.
@@ -164,19 +164,19 @@ class Context:
     def _put(self, to: Any, source: Any, rank: int, signal: Any, value: int, op: str, *, later: bool) -> None:
         local = _arrays.checked_span(source, False, self._world)
         place, owners = self._place(to), [_owner_of(to), local.owner]
-        _arrays.check_same_type("put", place.dtype, local.dtype)
+        _values.check_same_type("put", place.dtype, local.dtype)
         word, bits = None, 0
         if signal is not None:
             counter = self._word(signal)
             word, bits = counter.address, told_bits(value, op, counter.dtype)
             owners.append(_owner_of(signal))
-        self._core.put(place, elements_of(local), _arrays.rank_of(rank), owners, word, bits, op, later)
+        self._core.put(place, elements_of(local), _values.rank_of(rank), owners, word, bits, op, later)
 
     def _get(self, to: Any, source: Any, rank: int, *, later: bool) -> None:
         local = _arrays.checked_span(to, True, self._world)
         place, owners = self._place(source), [_owner_of(source), local.owner]
-        _arrays.check_same_type("get", local.dtype, place.dtype)
-        self._core.get(elements_of(local), place, _arrays.rank_of(rank), owners, later)
+        _values.check_same_type("get", local.dtype, place.dtype)
+        self._core.get(elements_of(local), place, _values.rank_of(rank), owners, later)
 
     def _place(self, place: Any) -> _core.Elements:
         if isinstance(place, SymmetricArray):
@@ -205,7 +205,7 @@ class Context:
         self, words: Any, value: int, compare: str, leave_out: Sequence[bool] | None
     ) -> tuple[_core.Elements, str, int, list[int]]:
         elements = words if isinstance(words, _core.Elements) else self._place(words)
-        bits = _arrays.word_of_type(value, elements.dtype, "value")
+        bits = _values.word_of_type(value, elements.dtype, "value")
         flags = flags_of(leave_out, elements.count)
         if leave_out is not None and not flags and elements.count > 0:
             raise InvalidArgumentError("leave_out lies in a GPU's memory, which a wait of the host does not read")
@@ -215,7 +215,7 @@ class Context:
         elements = self._one(word)
         name = elements.dtype
         bits = atomic_bits(op, name, value, expected)
-        return value_of(self._core.atomic(op, elements, _arrays.rank_of(rank), *bits), name)
+        return value_of(self._core.atomic(op, elements, _values.rank_of(rank), *bits), name)
 
 
 def _owner_of(place: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _arrays, _core
+from . import _core, _types, _values
 from .errors import ClosedError, Error, InvalidArgumentError
 from .symmetric import Piece, SymmetricArray
 
@@ -47,7 +47,7 @@ class Heap:
         bytes; its old alignment is not kept.
         """
         piece = self._own(array, "resize")
-        extents, nbytes = _arrays.sized(shape, piece.dtype, "an array")
+        extents, nbytes = _types.sized(shape, piece.dtype, "an array")
         address = _end(piece, "resize", lambda at: self._blocks.reallocate(at, max(nbytes, 1)))
         piece.gone = "it was resized"
         return self._array_at(address, extents, piece.dtype)
@@ -71,7 +71,7 @@ class Heap:
 
     def full_for(self, nbytes: int, *, alignment: int = 64) -> bool:
         """Whether a piece of so many bytes cannot be had. Not collective."""
-        return self._blocks.full_for(_arrays.integer_of(nbytes, "nbytes"), _arrays.integer_of(alignment, "alignment"))
+        return self._blocks.full_for(_values.integer_of(nbytes, "nbytes"), _values.integer_of(alignment, "alignment"))
 
     @property
     def nbytes(self) -> int:
@@ -102,8 +102,8 @@ class Heap:
 
     def _make(self, allocate: Any, shape: int | Sequence[int], dtype: Any, alignment: int) -> SymmetricArray:
         self._check()
-        extents, nbytes = _arrays.sized(shape, dtype, "an array")
-        address = allocate(max(nbytes, 1), _arrays.integer_of(alignment, "alignment"))
+        extents, nbytes = _types.sized(shape, dtype, "an array")
+        address = allocate(max(nbytes, 1), _values.integer_of(alignment, "alignment"))
         return self._array_at(address, extents, dtype)
 
     def _array_at(self, address: int, shape: tuple[int, ...], dtype: Any) -> SymmetricArray:

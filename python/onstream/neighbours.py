@@ -39,12 +39,12 @@ class Neighbourhood:
     ) -> None:  # fmt: skip
         self._home = world
         if grid is None:
-            named = [[_arrays.rank_of(rank, "a neighbour") for rank in ranks] for ranks in (sources, destinations)]
+            named = [[_values.rank_of(rank, "a neighbour") for rank in ranks] for ranks in (sources, destinations)]
             self._edges = _core.make_graph_neighbourhood(team, named[0], named[1])
         else:
             if len(sources) > 0 or len(destinations) > 0:
                 raise InvalidArgumentError("neighbourhood: give a grid, or sources and destinations, not both")
-            dims = [_arrays.rank_of(dim, "grid") for dim in grid]
+            dims = [_values.rank_of(dim, "grid") for dim in grid]
             around = flags_per_dimension(periodic, len(dims))
             self._edges = _core.make_grid_neighbourhood(team, dims, around)
         self._run_plain: Callable[..., bool] = self._edges.run_plain
@@ -118,7 +118,7 @@ class Neighbourhood:
         self, kind: str, source: _arrays.Span, target: _arrays.Span, count: int, unit: Unit, algorithm: str
     ) -> _core.CollectiveCall:
         call = _core.CollectiveCall(kind, source.address, target.address, count, unit.type)
-        call.set_options("sum", 0, 0, _arrays.text_of(algorithm, "algorithm"))
+        call.set_options("sum", 0, 0, _values.text_of(algorithm, "algorithm"))
         return call
 
     def _run(self, call: _core.CollectiveCall, spans: Sequence[_arrays.Span], stream: Any, result: Any) -> Any:
@@ -234,7 +234,7 @@ def row_bytes(kind: str, array: _arrays.Span, out: _arrays.Span | None) -> int:
 
 
 def bytes_of(counts: Sequence[int], item: int, name: str) -> list[int]:
-    sizes = [_arrays.integer_of(count, name) * item for count in counts]
+    sizes = [_values.integer_of(count, name) * item for count in counts]
     if any(size < 0 for size in sizes):
         raise InvalidArgumentError(f"{name} has a negative entry: {list(counts)}")
     return sizes

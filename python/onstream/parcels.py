@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _arrays
+from . import _values
 from .errors import InvalidArgumentError, TruncatedError
 
 MAX_BYTES = 1 << 30  # the largest object that a rank takes, if its call names no other bound
@@ -87,7 +87,7 @@ def unjoin(call: str, sender: int, block: Bytes, front_nbytes: int) -> Any:
 
 
 def bound_of(max_bytes: Any) -> int:
-    bound = _arrays.integer_of(max_bytes, "max_bytes")
+    bound = _values.integer_of(max_bytes, "max_bytes")
     if not 0 <= bound < 2**63:
         raise InvalidArgumentError(
             f"max_bytes is {bound}, but must be 0 to 2**63 - 1, bytes of the largest object taken"

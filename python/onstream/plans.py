@@ -46,16 +46,16 @@ class PlanBuilder:
         build() compares the element types of both sides and refuses those that differ, if both arrays tell theirs
         (bytes, bytearray and DLPack-only arrays do not).
         """
-        elements, number = self._elements(source, writable=False), _arrays.rank_of(tag, "tag")
+        elements, number = self._elements(source, writable=False), _values.rank_of(tag, "tag")
         if peer is not null:
-            self._core.send(elements, _arrays.rank_of(peer, "peer"), number, note)
+            self._core.send(elements, _values.rank_of(peer, "peer"), number, note)
         return self
 
     def recv(self, destination: Any, peer: int, *, tag: int = 0, note: str = "") -> PlanBuilder:
         """Receives into an array of any strides, as many bytes as the matching send() has."""
-        elements, number = self._elements(destination, writable=True), _arrays.rank_of(tag, "tag")
+        elements, number = self._elements(destination, writable=True), _values.rank_of(tag, "tag")
         if peer is not null:
-            self._core.recv(elements, _arrays.rank_of(peer, "peer"), number, note)
+            self._core.recv(elements, _values.rank_of(peer, "peer"), number, note)
         return self
 
     def put(self, remote: Any, source: Any, peer: int, *, note: str = "") -> PlanBuilder:
@@ -65,9 +65,9 @@ class PlanBuilder:
         peer here.
         """
         to, span = self._remote(remote, peer, writable=True), self._span(source, writable=False)
-        check = _arrays.check_same_type if isinstance(remote, SymmetricArray) else _values.check_same_order
+        check = _values.check_same_type if isinstance(remote, SymmetricArray) else _values.check_same_order
         check("put", to.dtype, span.dtype)
-        self._core.put(elements_of(to), elements_of(span), _arrays.rank_of(peer, "peer"), note)
+        self._core.put(elements_of(to), elements_of(span), _values.rank_of(peer, "peer"), note)
         return self
 
     def get(self, destination: Any, remote: Any, peer: int, *, note: str = "") -> PlanBuilder:
@@ -76,9 +76,9 @@ class PlanBuilder:
         Reads the bytes there when a launch begins, or later: a wait of the same plan does not hold it back.
         """
         to, span = self._span(destination, writable=True), self._remote(remote, peer, writable=False)
-        check = _arrays.check_same_type if isinstance(remote, SymmetricArray) else _values.check_same_order
+        check = _values.check_same_type if isinstance(remote, SymmetricArray) else _values.check_same_order
         check("get", to.dtype, span.dtype)
-        self._core.get(elements_of(to), elements_of(span), _arrays.rank_of(peer, "peer"), note)
+        self._core.get(elements_of(to), elements_of(span), _values.rank_of(peer, "peer"), note)
         return self
 
     def signal(self, counter: Any, peer: int, *, value: int = 1, op: str = "add", note: str = "") -> PlanBuilder:
@@ -88,7 +88,7 @@ class PlanBuilder:
         """
         span = _counter(self._remote(counter, peer, writable=True))
         bits = told_bits(value, op, span.dtype)
-        self._core.signal(op, elements_of(span), bits, _arrays.rank_of(peer, "peer"), note)
+        self._core.signal(op, elements_of(span), bits, _values.rank_of(peer, "peer"), note)
         return self
 
     def atomic(
@@ -111,7 +111,7 @@ class PlanBuilder:
             op,
             elements_of(span),
             value_bits,
-            _arrays.rank_of(peer, "peer"),
+            _values.rank_of(peer, "peer"),
             0 if kept is None else kept.address,
             expected_bits,
             note,
@@ -128,7 +128,7 @@ class PlanBuilder:
         if compare is None:
             self._core.wait(_counter(span).address, _count_of(value), note)
             return self
-        bits = _arrays.word_of_type(value, span.dtype, "value")
+        bits = _values.word_of_type(value, span.dtype, "value")
         self._core.wait_until(elements_of(span), compare, bits, note)
         return self
 
@@ -153,8 +153,8 @@ class PlanBuilder:
             wraps = flags_per_dimension(periodic, dims)
             _check_dimensions(wraps, dims, "periodic")
             with_corners = _values.flag_of(corners, "corners")
-            ranks = [] if grid is None else [_arrays.rank_of(n, "grid") for n in grid]
-            number = _arrays.rank_of(tag, "tag")
+            ranks = [] if grid is None else [_values.rank_of(n, "grid") for n in grid]
+            number = _values.rank_of(tag, "tag")
         except (TypeError, ValueError, UnsupportedError) as error:
             if grid is None:
                 self._choose_grid(None)  # the others are there
@@ -357,8 +357,8 @@ class Plan:
 
 def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
     if not _values.is_several(value):
-        return [_arrays.integer_of(value, name)] * dims
-    values = [_arrays.integer_of(item, name) for item in value]
+        return [_values.integer_of(value, name)] * dims
+    values = [_values.integer_of(item, name) for item in value]
     _check_dimensions(values, dims, name)
     return values
 
@@ -379,7 +379,7 @@ def _counter(span: _arrays.Span) -> _arrays.Span:
 
 def _count_of(value: Any) -> int:
     """By how much a 64-bit counter grows."""
-    count = _arrays.integer_of(value, "value")
+    count = _values.integer_of(value, "value")
     if not 0 <= count < 2**64:
         raise InvalidArgumentError(f"value is {count}, but a counter grows by 0 to 2**64 - 1")
     return count

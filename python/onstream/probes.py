@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from . import _arrays, _core
+from . import _core, _types, _values
 from .errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ class Message:
         self._matched = None
 
     def _new_array(self, dtype: Any) -> Any:
-        each = _arrays.item_bytes_of(dtype)
+        each = _types.item_bytes_of(dtype)
         if each == 0 or self.nbytes % each != 0:
             raise InvalidArgumentError(
                 f"recv: a message of {self.nbytes} B from rank {self.peer} with tag {self.tag} is no whole number of "
-                f"elements of {_arrays.type_name_of(dtype)}, which have {each} B"
+                f"elements of {_types.type_name_of(dtype)}, which have {each} B"
             )
         return np.empty(self.nbytes // each, np.dtype(dtype))
 
@@ -86,7 +86,7 @@ class Probes:
         Messages for which receives were posted before are passed over. Raises as recv() does, at its deadline too.
         """
         home = self._home
-        matched = home._probe(_arrays.rank_of(peer, "peer"), _arrays.rank_of(tag, "tag"))
+        matched = home._probe(_values.rank_of(peer, "peer"), _values.rank_of(tag, "tag"))
         return Message(home, matched.peer, matched.tag, matched.nbytes, matched)
 
     def iprobe(self, peer: int = any_source, *, tag: int = 0) -> Message | None:
@@ -94,7 +94,7 @@ class Probes:
         Message is held. Never blocks. Raises ClosedError once nothing more can come, as the peer has left the world.
         """
         home = self._home
-        matched = home._iprobe(_arrays.rank_of(peer, "peer"), _arrays.rank_of(tag, "tag"))
+        matched = home._iprobe(_values.rank_of(peer, "peer"), _values.rank_of(tag, "tag"))
         return None if matched is None else Message(home, matched.peer, matched.tag, matched.nbytes, matched)
 
     def recv_new(self, peer: int = any_source, *, tag: int = 0, dtype: Any = "uint8") -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _arrays, _core, _values
+from . import _arrays, _core, _libraries, _types, _values, _views
 from .errors import ClosedError, InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class Piece:
     gone: str = ""  # why it is of no use any more
 
     def __post_init__(self) -> None:
-        self.dtype = _arrays.known_type(self.dtype)
+        self.dtype = _types.known_type(self.dtype)
 
     @property
     def nbytes(self) -> int:
-        return _arrays.sized(self.shape, self.dtype, "an array")[1]
+        return _types.sized(self.shape, self.dtype, "an array")[1]
 
     @property
     def address(self) -> int:
@@ -62,7 +62,7 @@ class SymmetricArray:
         self._world = world
         self._piece = piece
         self._keys = keys
-        item = _arrays.item_bytes_of(piece.dtype)
+        item = _types.item_bytes_of(piece.dtype)
         self._layout = layout or _Layout(0, piece.shape, _arrays.row_major(piece.shape, item))
         self._item_bytes = item
 
@@ -113,15 +113,15 @@ class SymmetricArray:
         same.
         """
         self._check()
-        return self._view(self._piece.blocks.peer(_arrays.rank_of(rank)))
+        return self._view(self._piece.blocks.peer(_values.rank_of(rank)))
 
     def direct(self, rank: int) -> bool:
         """Whether peer() works; else why_not() tells the reason."""
-        return self._piece.blocks.direct(_arrays.rank_of(rank))
+        return self._piece.blocks.direct(_values.rank_of(rank))
 
     def why_not(self, rank: int) -> str:
         """Why this rank's device does not reach a peer's part; empty where it does."""
-        return self._piece.blocks.why_not(_arrays.rank_of(rank))
+        return self._piece.blocks.why_not(_values.rank_of(rank))
 
     # --- data ---
 
@@ -137,22 +137,22 @@ class SymmetricArray:
         "set"): a rank that waits for the word then sees the array's elements.
         """
         span = _arrays.checked_span(array, False, self._world)
-        _arrays.check_same_type("put", self.type_name, span.dtype)
+        _values.check_same_type("put", self.type_name, span.dtype)
         owners = [self._piece.blocks, span.owner]
         word, bits = None, 0
         if signal is not None:
             word, bits = counter_address(signal), told_bits(value, op, signal.type_name)
             owners.append(signal.piece.blocks)
         self._ops.put(
-            self.elements(), elements_of(span), _arrays.rank_of(rank), word, bits, op, stream, span.natural, owners
+            self.elements(), elements_of(span), _values.rank_of(rank), word, bits, op, stream, span.natural, owners
         )
 
     def get(self, array: Any, rank: int, *, stream: Any = None) -> None:
         """Fills an array of as many elements of the same type, as put(), from this place of rank's part."""
         span = _arrays.checked_span(array, True, self._world)
-        _arrays.check_same_type("get", span.dtype, self.type_name)
+        _values.check_same_type("get", span.dtype, self.type_name)
         owners = [self._piece.blocks, span.owner]
-        self._ops.get(elements_of(span), self.elements(), _arrays.rank_of(rank), stream, span.natural, owners)
+        self._ops.get(elements_of(span), self.elements(), _values.rank_of(rank), stream, span.natural, owners)
 
     # --- words ---
 
@@ -160,7 +160,7 @@ class SymmetricArray:
         """Changes this word, an integer of 8 bytes, of rank's part: adds `value`, or sets it (op="set")."""
         counter_address(self)
         bits = told_bits(value, op, self.type_name)
-        self._ops.signal(self.elements(), _arrays.rank_of(rank), bits, op, stream, self._piece.blocks)
+        self._ops.signal(self.elements(), _values.rank_of(rank), bits, op, stream, self._piece.blocks)
 
     def wait(self, value: int, *, compare: str = "ge", stream: Any = None) -> None:
         """Waits until this word of this rank's own part compares with `value`: eq, ne, gt, ge, lt or le.
@@ -227,7 +227,7 @@ class SymmetricArray:
             _values.check_same_order("atomic", span.dtype, self.type_name)
             address = span.address
             owners.append(span.owner)
-        was = self._ops.atomic(op, self.elements(), _arrays.rank_of(rank), *bits, address, stream, owners)
+        was = self._ops.atomic(op, self.elements(), _values.rank_of(rank), *bits, address, stream, owners)
         return None if was is None else value_of(was, name)
 
     # --- detail ---
@@ -235,7 +235,7 @@ class SymmetricArray:
     @property
     def type_name(self) -> str:
         """The elements' type, as numpy and torch call it: "float64", "bfloat16"."""
-        return _arrays.type_name_of(self.dtype)
+        return _types.type_name_of(self.dtype)
 
     def elements(self) -> _core.Elements:
         """The elements at their place in this rank's own part, by which ops name the same place of any rank."""
@@ -258,7 +258,7 @@ class SymmetricArray:
         """A span of a peer's elements. Raises UnsupportedError, with the reason, where this rank's device cannot
         reach them."""
         self._check()
-        return self._span(self._piece.blocks.peer(_arrays.rank_of(rank)))
+        return self._span(self._piece.blocks.peer(_values.rank_of(rank)))
 
     def _span(self, part: _core.Block) -> _arrays.Span:
         part = part.part(self._piece.offset, self._piece.nbytes)
@@ -273,7 +273,7 @@ class SymmetricArray:
             library="onstream",
             owner=part,
             dtype=self.type_name,
-            stream=_arrays.library_stream(device),
+            stream=_libraries.library_stream(device),
         )
 
     @property
@@ -295,8 +295,8 @@ class SymmetricArray:
 
     def _view(self, part: _core.Block) -> Any:
         piece = self._piece
-        view = _arrays.view_of(part.part(piece.offset, piece.nbytes), piece.shape, piece.dtype)
-        if self._keys and isinstance(view, _arrays.DeviceArray):
+        view = _views.view_of(part.part(piece.offset, piece.nbytes), piece.shape, piece.dtype)
+        if self._keys and isinstance(view, _views.DeviceArray):
             raise UnsupportedError("a part of an array on a GPU needs cupy or torch; neither can be imported")
         for key in self._keys:
             view = view[key]
@@ -321,7 +321,7 @@ class SymmetricArray:
             return span.address
 
         flags = flags_of(leave_out, self._layout.size)
-        in_memory = leave_out is not None and _arrays.is_array_of(leave_out, "int32")
+        in_memory = leave_out is not None and _types.is_array_of(leave_out, "int32")
         many = _core.Many(
             which,
             address_of(found, 1, 8, "found"),
@@ -333,7 +333,7 @@ class SymmetricArray:
     def _wait(
         self, many: _core.Many, value: int, compare: str, left_out: list[int], stream: Any, owners: list[Any]
     ) -> list[int] | None:
-        bits = _arrays.word_of_type(value, self.type_name, "value")
+        bits = _values.word_of_type(value, self.type_name, "value")
         return self._ops.wait(many, self.elements(), compare, bits, left_out, stream, [self._piece.blocks, *owners])
 
     def __repr__(self) -> str:
@@ -372,7 +372,7 @@ class _Layout:
             else:
                 if isinstance(key, (bool, np.bool_)):
                     raise IndexError(f"{key} is no index of a SymmetricArray: those are integers and slices")
-                index = _arrays.integer_of(key, "an index of a SymmetricArray (integers and slices)")
+                index = _values.integer_of(key, "an index of a SymmetricArray (integers and slices)")
                 if not -extent <= index < extent:
                     raise IndexError(f"index {index} is not within the {extent} elements of its dimension")
                 offset += (index % extent) * stride
@@ -396,7 +396,7 @@ def counter_address(word: SymmetricArray) -> int:
 def bits_of(value: Any, type_name: str, name: str) -> int:
     """A value of a word, as an unsigned integer of as many bits."""
     if type_name not in _FLOATS:
-        return _arrays.word_of_type(value, type_name, name)
+        return _values.word_of_type(value, type_name, name)
     number = _values.plain_number(value)
     try:
         if _values.is_number(number):
@@ -410,18 +410,18 @@ def bits_of(value: Any, type_name: str, name: str) -> int:
 
 def atomic_bits(op: str, type_name: str, value: Any, expected: Any) -> tuple[int, int]:
     """Both operands of an atomic. A stored or compared value has the word's type; add, or and so on take any bits."""
-    if type_name not in _arrays.WORDS and type_name not in _FLOATS:
+    if type_name not in _values.WORDS and type_name not in _FLOATS:
         return 0, 0  # the core's error lists the types of words
-    if op in _BITWISE and type_name in _arrays.WORDS:
-        return _arrays.word_of(value, 4 if type_name.endswith("32") else 8, "value"), 0
+    if op in _BITWISE and type_name in _values.WORDS:
+        return _values.word_of(value, 4 if type_name.endswith("32") else 8, "value"), 0
     return bits_of(value, type_name, "value"), bits_of(expected, type_name, "expected")
 
 
 def told_bits(value: Any, op: str, type_name: str) -> int:
     """The bits of a signal's value: of the word's type if it is set; an added one may be of either sign."""
     if op == "set":
-        return _arrays.word_of_type(value, type_name, "value")
-    return _arrays.word_of(value, 8, "value")
+        return _values.word_of_type(value, type_name, "value")
+    return _values.word_of(value, 8, "value")
 
 
 def value_of(bits: int, type_name: str) -> int | float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _arrays, _core
+from . import _core, _values
 from .cartesian import Cartesian
 from .errors import InvalidArgumentError
 from .explained import Explained
@@ -35,7 +35,7 @@ class Teams(Objects):
 
     def world_rank(self, member: int) -> int:
         """The world's rank of a member. Raises InvalidArgumentError for one that does not exist."""
-        number = _arrays.rank_of(member, "member")
+        number = _values.rank_of(member, "member")
         ranks = self.ranks
         if not 0 <= number < len(ranks):
             raise InvalidArgumentError(f"team: there is no member {number}; this team has {_numbers(len(ranks))}")
@@ -43,7 +43,7 @@ class Teams(Objects):
 
     def member_of(self, world_rank: int) -> int | None:
         """The number in this team of one of the world's ranks; None: not in it."""
-        rank = _arrays.rank_of(world_rank, "world_rank")
+        rank = _values.rank_of(world_rank, "world_rank")
         ranks = self.ranks
         return ranks.index(rank) if rank in ranks else None
 
@@ -83,9 +83,9 @@ class Teams(Objects):
         try:
             colour, key, numbers = choose()
             named = ",".join(map(str, numbers))
-            wanted = -1 if colour is None else max(-1, _arrays.integer_of(colour, "colour"))
-            order = _arrays.integer_of(key, "key")
-            if _arrays.integer_of(channels, "channels") < 1:
+            wanted = -1 if colour is None else max(-1, _values.integer_of(colour, "colour"))
+            order = _values.integer_of(key, "key")
+            if _values.integer_of(channels, "channels") < 1:
                 raise InvalidArgumentError(f"{call}: at least one channel, not {channels}")
         except (TypeError, InvalidArgumentError) as wrong:
             error = wrong
@@ -110,8 +110,8 @@ class Teams(Objects):
         """Members first, first + step, ..., `count` of them. Collective over the world."""
 
         def choose() -> Choice:
-            begin = _arrays.integer_of(first, "first")
-            by, number = _arrays.integer_of(step, "step"), _arrays.integer_of(count, "count")
+            begin = _values.integer_of(first, "first")
+            by, number = _values.integer_of(step, "step"), _values.integer_of(count, "count")
             size, last = self._members.size, begin + by * (number - 1)
             if size > 0 and (number < 1 or not 0 <= begin < size or not 0 <= last < size or (by == 0 and number > 1)):
                 raise InvalidArgumentError(
@@ -128,7 +128,7 @@ class Teams(Objects):
         """The members as rows of `width`: my row and my column. The last row may be shorter. Collective over the world."""
 
         def place() -> tuple[int, int, int]:
-            wide = _arrays.integer_of(width, "width")
+            wide = _values.integer_of(width, "width")
             if wide < 1:
                 raise InvalidArgumentError(f"split_2d: rows of {wide} members; at least 1")
             return self._members.rank // wide, self._members.rank % wide, wide
@@ -207,7 +207,7 @@ def team_of(world: World, ranks: Sequence[int], channels: int) -> Team:
     return Team(
         world,
         _core.make_team(
-            world, [_arrays.rank_of(rank, "a rank") for rank in ranks], _arrays.rank_of(channels, "channels")
+            world, [_values.rank_of(rank, "a rank") for rank in ranks], _values.rank_of(channels, "channels")
         ),
     )
 

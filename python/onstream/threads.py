@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from . import _arrays, _core
+from . import _core, _libraries
 from .world import World
 
 Result = TypeVar("Result")
@@ -36,7 +36,7 @@ class _Rank(threading.Thread):
                 if self.world.device != "host":
                     # On the default stream, which all threads share, one rank's wait would keep the others from running.
                     self.world.synchronize()  # the program's work there
-                    outlasting.enter_context(_arrays.own_stream(self.world.device))
+                    outlasting.enter_context(_libraries.own_stream(self.world.device))
                 self.result = self._call(self.world)
         except BaseException as error:  # of any type: the caller's thread raises it
             self.error = error

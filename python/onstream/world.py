@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from . import _arrays, _core, plans, tracebacks
+from . import _core, _types, _values, _views, plans, tracebacks
 from .contexts import Context
 from .errors import Error, InvalidArgumentError
 from .explained import Explained
@@ -79,8 +79,8 @@ class World(Messages, Probes, Teams):
         behind this world's work under way, and behind the streams of cupy and torch that were current in the thread
         that made the array, or are in the one that lets go of it. Wait for kernels on other streams before.
         """
-        extents, nbytes = _arrays.sized(shape, dtype, "an array")
-        return _arrays.view_of(self.allocate(nbytes, kind=kind), extents, dtype)
+        extents, nbytes = _types.sized(shape, dtype, "an array")
+        return _views.view_of(self.allocate(nbytes, kind=kind), extents, dtype)
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "float64", *, kind: str = "device") -> Any:
         """empty(), which is zeroed anyway; for programs that rely on the zeros."""
@@ -88,8 +88,8 @@ class World(Messages, Probes, Teams):
 
     def segment(self, nbytes: int, *, kind: str = "device") -> Segment:
         """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective."""
-        wanted = _arrays.integer_of(nbytes, "nbytes")
-        _arrays.check_bytes(wanted, "a segment")
+        wanted = _values.integer_of(nbytes, "nbytes")
+        _values.check_bytes(wanted, "a segment")
         return Segment(self, self._segment(wanted, kind))
 
     def heap(self, nbytes: int = 64 << 20, *, grow_nbytes: int = 0, kind: str = "device") -> Heap:
@@ -97,9 +97,9 @@ class World(Messages, Probes, Teams):
 
         When that is full it grows by another `grow_nbytes`, or by the requested bytes if those are more; 0: never.
         """
-        wanted, growth = _arrays.integer_of(nbytes, "nbytes"), _arrays.integer_of(grow_nbytes, "grow_nbytes")
-        _arrays.check_bytes(wanted, "a heap")
-        _arrays.check_bytes(growth, "the growth of a heap")
+        wanted, growth = _values.integer_of(nbytes, "nbytes"), _values.integer_of(grow_nbytes, "grow_nbytes")
+        _values.check_bytes(wanted, "a heap")
+        _values.check_bytes(growth, "the growth of a heap")
         return Heap(self, _core.make_heap(self, wanted, growth, kind), kind)
 
     def context(self) -> Context:
@@ -138,7 +138,7 @@ class World(Messages, Probes, Teams):
 
         Every rank names the ranks of its own team, or none.
         """
-        return team_of(self, [_arrays.integer_of(rank, "ranks") for rank in ranks], channels)
+        return team_of(self, [_values.integer_of(rank, "ranks") for rank in ranks], channels)
 
     # --- plans ---
 
@@ -246,8 +246,8 @@ class Segment:
 
     def array(self, shape: int | Sequence[int], dtype: Any = "float64", *, offset: int = 0) -> SymmetricArray:
         """The elements from `offset` on as a SymmetricArray, whose ops know strides, element types and many words."""
-        extents, nbytes = _arrays.sized(shape, dtype, "an array")
-        start = _arrays.offset_of(offset, "offset")
+        extents, nbytes = _types.sized(shape, dtype, "an array")
+        start = _values.offset_of(offset, "offset")
         self._blocks.address_of(start, nbytes)
         return SymmetricArray(self._world, Piece(self._blocks, start, extents, dtype))
 
@@ -257,15 +257,15 @@ class Segment:
         For the program's own kernels, and where a plan's put() goes. Raises UnsupportedError, with the reason, where
         this rank's device cannot reach it; put() and get() can all the same.
         """
-        return _whole(self._blocks.peer(_arrays.rank_of(rank)), dtype)
+        return _whole(self._blocks.peer(_values.rank_of(rank)), dtype)
 
     def direct(self, rank: int) -> bool:
         """Whether peer() works; else why_not() tells the reason."""
-        return self._blocks.direct(_arrays.rank_of(rank))
+        return self._blocks.direct(_values.rank_of(rank))
 
     def why_not(self, rank: int) -> str:
         """Why this rank's device does not reach a peer's part; empty where it does."""
-        return self._blocks.why_not(_arrays.rank_of(rank))
+        return self._blocks.why_not(_values.rank_of(rank))
 
     def put(
         self,
@@ -283,23 +283,23 @@ class Segment:
         With `signal`, the offset of a word there, the word is then changed by `value` (op "add" or "set"): a rank that
         waits for it then sees the array's bytes.
         """
-        word = None if signal is None else _arrays.offset_of(signal, "signal")
-        start, bits = _arrays.offset_of(offset, "offset"), told_bits(value, op, "uint64")
-        self._blocks.put(array, _arrays.rank_of(rank), start, word, bits, op, stream)
+        word = None if signal is None else _values.offset_of(signal, "signal")
+        start, bits = _values.offset_of(offset, "offset"), told_bits(value, op, "uint64")
+        self._blocks.put(array, _values.rank_of(rank), start, word, bits, op, stream)
 
     def get(self, array: Any, rank: int, *, offset: int = 0, stream: Any = None) -> None:
         """Fills a contiguous array from rank's part at `offset`."""
-        self._blocks.get(array, _arrays.rank_of(rank), _arrays.offset_of(offset, "offset"), stream)
+        self._blocks.get(array, _values.rank_of(rank), _values.offset_of(offset, "offset"), stream)
 
     def signal(self, rank: int, *, offset: int, value: int = 1, op: str = "add", stream: Any = None) -> None:
         """Changes the word at `offset` of rank's part: adds `value`, or sets it (op="set")."""
-        start, bits = _arrays.offset_of(offset, "offset"), told_bits(value, op, "uint64")
-        self._blocks.signal(_arrays.rank_of(rank), start, bits, op, stream)
+        start, bits = _values.offset_of(offset, "offset"), told_bits(value, op, "uint64")
+        self._blocks.signal(_values.rank_of(rank), start, bits, op, stream)
 
     def wait(self, *, offset: int, value: int, compare: str = "ge", stream: Any = None) -> None:
         """Waits until the word at `offset` of this rank's part compares with `value`: eq, ne, gt, ge, lt or le."""
-        bits = _arrays.word_of_type(value, "uint64", "value")
-        self._blocks.wait(_arrays.offset_of(offset, "offset"), bits, compare, stream)
+        bits = _values.word_of_type(value, "uint64", "value")
+        self._blocks.wait(_values.offset_of(offset, "offset"), bits, compare, stream)
 
     def atomic(self, op: str, rank: int, *, offset: int, value: int = 0, expected: int = 0, width: int = 8) -> int:
         """Changes a word of 4 or 8 bytes of rank's part atomically, and returns its old value. Blocks.
@@ -307,7 +307,7 @@ class Segment:
         op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`).
         """
         types = {4: "uint32", 8: "uint64"}
-        bytes_of_word = _arrays.integer_of(width, "width")
+        bytes_of_word = _values.integer_of(width, "width")
         if bytes_of_word not in types:
             raise InvalidArgumentError(f"width={bytes_of_word}: a word has 4 or 8 bytes")
         word = self.array((), types[bytes_of_word], offset=offset)
@@ -336,7 +336,7 @@ def init(*, launch: _core.Launch | None = None, **parameters: Any) -> World:
 
 
 def _whole(block: _core.Block, dtype: Any) -> Any:
-    return _arrays.view_of(block, block.nbytes // _arrays.item_bytes_of(dtype), dtype)
+    return _views.view_of(block, block.nbytes // _types.item_bytes_of(dtype), dtype)
 
 
 def _is_success(error: BaseException) -> bool:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from memories import DEVICES, LIBRARIES
 
 import onstream as ons
-from onstream import InvalidArgumentError, _arrays
+from onstream import InvalidArgumentError, _arrays, _libraries
 
 pytestmark = pytest.mark.gpu
 
@@ -370,8 +370,8 @@ def test_a_stream_becomes_the_current_one_of_the_libraries_there(
     names = {name.split()[0] for name in there}
     for name, fake in fakes.items():
         monkeypatch.setitem(sys.modules, name, fake if name in names else None)
-    monkeypatch.setattr(_arrays, "_importable", lambda name: name in names)
-    with _arrays.own_stream("cuda:1"):
+    monkeypatch.setattr(_libraries, "importable", lambda name: name in names)
+    with _libraries.own_stream("cuda:1"):
         inside = list(now)
     cupy_alone = ["GPU 1", "cupy 0x300"]
     assert (inside, ended) == {
@@ -415,7 +415,7 @@ def test_memory_goes_behind_the_current_streams_of_all_libraries(
     torch = SimpleNamespace(cuda=cuda, device=lambda name: name)
     for name, ptr, fake in (("cupy", cupys, cupy), ("torch", torchs, torch)):
         monkeypatch.setitem(sys.modules, name, None if ptr is None else half if isinstance(ptr, str) else fake)
-    assert list(_arrays.streams_in_use("cuda:3")) == expected
+    assert list(_libraries.streams_in_use("cuda:3")) == expected
     assert set(asked) <= {3, "cuda:3"}
 
 

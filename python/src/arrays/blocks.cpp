@@ -127,7 +127,7 @@ void add_point(DeferredRelease::Events& after, const std::shared_ptr<Device>& de
 // The streams that array libraries use now in this thread: objects by handle.
 nb::dict streams_in_use(const Device& device) {
   return nb::cast<nb::dict>(
-      nb::module_::import_("onstream._arrays").attr("streams_in_use")(concat("cuda:", device.index())));
+      nb::module_::import_("onstream._libraries").attr("streams_in_use")(concat("cuda:", device.index())));
 }
 
 // streams_in_use() from a destructor. A Ctrl-C that comes in here is raised again for a call that can be interrupted.
