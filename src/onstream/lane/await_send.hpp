@@ -74,7 +74,7 @@ struct AwaitSend {
     if (settled(group)) return;
     std::uint64_t room = bytes;
     if (status == Status::ok && ack.word > (ack.number + 1) * 2) {
-      const Refusal refusal = refusal_of(group, refusals_of(lane.acks, lane.receives), ack.number);
+      const RefusedMessage refusal = refusal_of(group, refusals_of(lane.acks, lane.receives), ack.number);
       status = refusal.why;
       room = refusal.room;
     }

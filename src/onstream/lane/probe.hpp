@@ -25,20 +25,20 @@ ONSTREAM_CALL bool look_past(const G& group, const LaneView& lane, std::uint64_t
 }
 
 // One look: nothing has come, the next message has, or another thread takes messages of posted receives just now.
-enum class Next { none, there, busy };
+enum class NextMessage { none, there, busy };
 
 // One look of one thread for the next message; `seen` gets its header.
 template <Group G>
-ONSTREAM_CALL Next next_message(const G& group, const LaneView& lane, Seen& seen) {
+ONSTREAM_CALL NextMessage next_message(const G& group, const LaneView& lane, Seen& seen) {
   Receiving* const state = lane.receiving;
   const auto [drained, head] = load_pair(group, &state->drained);
-  const auto told = [](bool there) { return there ? Next::there : Next::none; };
+  const auto told = [](bool there) { return there ? NextMessage::there : NextMessage::none; };
   if (group.load_acquire(&state->posted) == drained) return told(look_past(group, lane, head, 0, seen));
-  if (group.compare_swap(&state->lock, 0, 1) != 0) return Next::busy;
+  if (group.compare_swap(&state->lock, 0, 1) != 0) return NextMessage::busy;
   group.fence();  // the lock's previous holder left its counters before it let go
   const std::uint64_t taken = group.load_acquire(&state->drained);
   const std::uint64_t posted = group.load_acquire(&state->posted);
-  Next next = Next::busy;  // a receive that has taken its message is about to count itself
+  NextMessage next = NextMessage::busy;  // a receive that has taken its message is about to count itself
   if (posted >= taken) next = told(look_past(group, lane, group.load_relaxed(&state->head), posted - taken, seen));
   group.store_release(&state->lock, 0);
   return next;
@@ -46,22 +46,22 @@ ONSTREAM_CALL Next next_message(const G& group, const LaneView& lane, Seen& seen
 
 // A look as one word: 0 for none, the message's bytes and 1, or kBusy.
 constexpr std::uint64_t kBusy = ~std::uint64_t{0};
-ONSTREAM_BODY std::uint64_t word_of(Next next, const Seen& seen) {
-  return next == Next::none ? 0 : next == Next::there ? seen.bytes() + 1 : kBusy;
+ONSTREAM_BODY std::uint64_t word_of(NextMessage next, const Seen& seen) {
+  return next == NextMessage::none ? 0 : next == NextMessage::there ? seen.bytes() + 1 : kBusy;
 }
 
 // One look at several lanes, for a device whose memory the host does not read.
 constexpr int kMostProbed = 32;
 struct Probe {
   // The fields of a LaneView that it needs.
-  struct Place {
+  struct LaneQueue {
     Receiving* receiving = nullptr;
     Line* ring = nullptr;
     std::uint64_t ring_shift = 0;
   };
   std::uint64_t* found = nullptr;  // pinned: word_of() each place
   int count = 0;
-  Place places[kMostProbed];
+  LaneQueue places[kMostProbed];
 
   template <Group G>
   ONSTREAM_BODY void operator()(const G& group) const {
@@ -72,7 +72,7 @@ struct Probe {
       lane.ring = places[i].ring;
       lane.ring_shift = places[i].ring_shift;
       Seen seen;
-      const Next next = next_message(group, lane, seen);
+      const NextMessage next = next_message(group, lane, seen);
       group.store_relaxed(found + i, word_of(next, seen));
     }
   }

@@ -53,7 +53,7 @@ void MessageEngine::next_message(std::span<const lane::LaneView> lanes, std::spa
   if (on_host_) {
     std::ranges::transform(lanes, found.begin(), [](const lane::LaneView& lane) {
       lane::Seen seen;
-      const lane::Next next = lane::next_message(kCaller, lane, seen);
+      const lane::NextMessage next = lane::next_message(kCaller, lane, seen);
       return lane::word_of(next, seen);
     });
     return;

@@ -43,7 +43,7 @@ void MessageEngine::look_aside(FaultReport& late) const {
     lane::Seen seen;
     const lane::LaneView& lane = views_[queue_of(late.peer, tag)];
     if (tag == late.tag || HostGroup::load_relaxed(&lane.receiving->busy) != 0) continue;
-    if (lane::next_message(kCaller, lane, seen) != lane::Next::there) continue;
+    if (lane::next_message(kCaller, lane, seen) != lane::NextMessage::there) continue;
     late.waiting_tag = tag;
     late.waiting_bytes = seen.bytes();
     return;

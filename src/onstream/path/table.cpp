@@ -65,16 +65,16 @@ void Table::index() {
       list.insert(list.begin(), &rule);  // a file's rule comes behind the built-in one that it specialises
       continue;
     }
-    Stretch& stretch = stretches_[index_of(rule.operation)][index_of(rule.link)];
-    if (stretch.count == 0) stretch.first = i;
-    ++stretch.count;
+    RuleRange& range = ranges_[index_of(rule.operation)][index_of(rule.link)];
+    if (range.count == 0) range.first = i;
+    ++range.count;
   }
   digest_ = digest_of(text());
 }
 
 std::span<const Rule> Table::of(Operation operation, Link link) const {
-  const Stretch stretch = stretches_[index_of(operation)][index_of(link)];
-  return std::span(rules_).subspan(stretch.first, stretch.count);
+  const RuleRange range = ranges_[index_of(operation)][index_of(link)];
+  return std::span(rules_).subspan(range.first, range.count);
 }
 
 const Rule& Table::rule(Operation operation, Link link, Path path) const {

@@ -37,14 +37,14 @@ class Table {
   std::uint64_t digest() const { return digest_; }  // of text(), so that ranks can compare
 
  private:
-  struct Stretch {  // of rules_
+  struct RuleRange {  // of rules_
     std::size_t first = 0;
     std::size_t count = 0;
   };
   void index();
 
   std::vector<Rule> rules_;
-  std::array<std::array<Stretch, kLinks>, kOperations> stretches_{};
+  std::array<std::array<RuleRange, kLinks>, kOperations> ranges_{};
   std::array<std::array<std::vector<const Rule*>, kAlgorithms>, kLinks> collectives_;  // most specific first
   std::uint64_t digest_ = 0;
 };

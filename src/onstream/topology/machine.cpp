@@ -71,7 +71,7 @@ class MachineReader {
 
   void add(int a, int b, int links) {
     expect(a != b, "a link joins two different nodes");
-    for (Link& link : machine_.links) {
+    for (MachineLink& link : machine_.links) {
       if ((link.a == a && link.b == b) || (link.a == b && link.b == a)) {
         link.count += links;
         return;

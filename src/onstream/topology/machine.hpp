@@ -14,7 +14,7 @@
 
 namespace onstream::topology {
 
-struct Link {
+struct MachineLink {
   int a = 0;
   int b = 0;
   int count = 1;
@@ -23,7 +23,7 @@ struct Link {
 struct Machine {
   int gpus = 0;                       // nodes 0 to gpus - 1
   std::vector<std::string> switches;  // the nodes behind them
-  std::vector<Link> links;            // at most one between two nodes
+  std::vector<MachineLink> links;     // at most one between two nodes
 
   int nodes() const { return gpus + static_cast<int>(switches.size()); }
   std::string name_of(int node) const;

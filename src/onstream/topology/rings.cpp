@@ -20,7 +20,8 @@ std::size_t at(int node) { return static_cast<std::size_t>(node); }
 Counts counts_of(const Machine& machine) {
   const std::size_t nodes = at(machine.nodes());
   Counts counts(nodes, std::vector<int>(nodes, 0));
-  for (const Link& link : machine.links) counts[at(link.a)][at(link.b)] = counts[at(link.b)][at(link.a)] = link.count;
+  for (const MachineLink& link : machine.links)
+    counts[at(link.a)][at(link.b)] = counts[at(link.b)][at(link.a)] = link.count;
   return counts;
 }
 
@@ -201,7 +202,7 @@ class ThroughSwitches {
 Rings find_rings(const Machine& machine) {
   require(machine.gpus >= 2, "a ring needs at least 2 GPUs, this machine has ", machine.gpus);
   std::vector<int> links(at(machine.gpus), 0);
-  for (const Link& link : machine.links) {
+  for (const MachineLink& link : machine.links) {
     if (link.a < machine.gpus) links[at(link.a)] += link.count;
     if (link.b < machine.gpus) links[at(link.b)] += link.count;
   }

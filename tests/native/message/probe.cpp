@@ -477,11 +477,11 @@ CASE(a_look_that_meets_another_call_tells_so) {
     lane::Seen seen;
     return lane::next_message(HostGroup(0, 1), lane, seen);
   };
-  CHECK(look() == lane::Next::none);
+  CHECK(look() == lane::NextMessage::none);
   receiving.posted = 1;
-  CHECK(look() == lane::Next::none);
+  CHECK(look() == lane::NextMessage::none);
   receiving.lock = 1;  // another thread waits for that posted receive
-  CHECK(look() == lane::Next::busy);
+  CHECK(look() == lane::NextMessage::busy);
 }
 
 namespace {

@@ -37,7 +37,7 @@ void check_rings(const Machine& machine, const Rings& rings) {
   }
   for (const auto& [ends, times] : used) {
     int links = 0;
-    for (const Link& link : machine.links) {
+    for (const MachineLink& link : machine.links) {
       if ((link.a == ends.first && link.b == ends.second) || (link.a == ends.second && link.b == ends.first)) {
         links += link.count;
       }

@@ -226,7 +226,7 @@ class Neighbourhood::Implementation {
   CompiledCall between_hosts(const CollectiveCall& call, const Parts& parts) const {
     const auto* input = static_cast<const std::byte*>(call.input);
     auto* const output = static_cast<std::byte*>(call.output);
-    std::vector<collective::Program::EdgeMove> moves;
+    std::vector<collective::NetworkProgram::EdgeMove> moves;
     for (const std::size_t k : edges_.out_as_sent()) {
       const EdgePart& part = parts.out[k];
       const EdgeEnd& edge = edges_.out[k];
@@ -243,7 +243,7 @@ class Neighbourhood::Implementation {
     }
     if (moves.empty()) return {};
     const collective::ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first(), &ranks_, 0, 0};
-    return collective::work_of(std::make_shared<const collective::Program>(place, *spares_, call, moves), call);
+    return collective::work_of(std::make_shared<const collective::NetworkProgram>(place, *spares_, call, moves), call);
   }
 
   template <int kMost>

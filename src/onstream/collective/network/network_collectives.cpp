@@ -11,7 +11,7 @@ namespace onstream::collective {
 namespace {
 
 struct RunProgram {
-  const Program* program = nullptr;
+  const NetworkProgram* program = nullptr;
 
   void operator()(const HostGroup&) const { program->run(); }
 };
@@ -26,7 +26,7 @@ constexpr std::uint64_t kSmallBytes = 8192;
 
 }  // namespace
 
-CompiledCall work_of(std::shared_ptr<const Program> program, const CollectiveCall& call) {
+CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call) {
   CompiledCall work;
   KernelLaunch launch;
   launch.set(program_kernel(), RunProgram{program.get()}, {1, 1});
@@ -70,7 +70,7 @@ void NetworkCollectives::check(const CollectiveCall& call) {
 CompiledCall NetworkCollectives::compile(const CollectiveCall& call) const {
   const ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first() + call.channel, &ranks_,
                            rank_,   kSmallBytes};
-  return work_of(std::make_shared<const Program>(place, *spares_, call), call);
+  return work_of(std::make_shared<const NetworkProgram>(place, *spares_, call), call);
 }
 
 std::string NetworkCollectives::explain(const CollectiveCall& call) const {

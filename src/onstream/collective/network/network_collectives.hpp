@@ -13,10 +13,10 @@
 
 namespace onstream::collective {
 
-class Program;
+class NetworkProgram;
 
 // The program as work for a stream or a host.
-CompiledCall work_of(std::shared_ptr<const Program> program, const CollectiveCall& call);
+CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call);
 
 class NetworkCollectives {
  public:

@@ -12,7 +12,7 @@
 
 namespace onstream::collective {
 
-Program::Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call)
+NetworkProgram::NetworkProgram(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call)
     : place_(place),
       call_(call),
       size_(static_cast<int>(place.ranks->size())),
@@ -21,8 +21,8 @@ Program::Program(const ProgramPlace& place, ScratchPool& spares, const Collectiv
   make();
 }
 
-Program::Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
-                 const std::vector<EdgeMove>& moves)
+NetworkProgram::NetworkProgram(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
+                               const std::vector<EdgeMove>& moves)
     : place_(place), call_(call), element_(size_of(call.type)), spares_(spares) {
   Phase phase;
   for (const EdgeMove& move : moves) {
@@ -36,7 +36,7 @@ Program::Program(const ProgramPlace& place, ScratchPool& spares, const Collectiv
   phases_.push_back(std::move(phase));
 }
 
-void Program::make() {
+void NetworkProgram::make() {
   switch (call_.kind) {
     case OpKind::barrier: return meet();
     case OpKind::all_reduce:
@@ -49,28 +49,28 @@ void Program::make() {
   }
 }
 
-std::byte* Program::scratch(std::size_t bytes) { return kept_.emplace_back(spares_.lease(bytes)).get(); }
+std::byte* NetworkProgram::scratch(std::size_t bytes) { return kept_.emplace_back(spares_.lease(bytes)).get(); }
 
-void Program::pair(Phase& phase, int peer, const std::byte* out, std::size_t out_bytes, std::byte* in,
-                   std::size_t in_bytes) {
+void NetworkProgram::pair(Phase& phase, int peer, const std::byte* out, std::size_t out_bytes, std::byte* in,
+                          std::size_t in_bytes) {
   if (peer == place_.rank || (out == nullptr && in == nullptr)) return;
   const int world = (*place_.ranks)[static_cast<std::size_t>(peer)];
   phase.pairs.push_back(
       {&place_.lease->lanes().view(world, place_.lane), out, out_bytes, in, in_bytes, out != nullptr, in != nullptr});
 }
 
-void Program::copy(Phase& phase, std::byte* to, const std::byte* from, std::size_t bytes) {
+void NetworkProgram::copy(Phase& phase, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (to == from || bytes == 0) return;
   phase.before.emplace_back([=] { std::memmove(to, from, bytes); });
 }
 
-void Program::add(Phase& phase, std::byte* out, std::vector<const std::byte*> inputs, std::size_t bytes) {
+void NetworkProgram::add(Phase& phase, std::byte* out, std::vector<const std::byte*> inputs, std::size_t bytes) {
   if (inputs.empty() || bytes == 0) return;
   phase.behind.emplace_back([=, this, inputs = std::move(inputs)] { sum(out, inputs, bytes); });
 }
 
 // Of a program's own function, in is of lower ranks than inout: from the last rank down.
-void Program::sum(std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes) const {
+void NetworkProgram::sum(std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes) const {
   if (!call_.combine) return reduce_in_order(call_, out, inputs, bytes / element_, size());
   std::vector<std::byte> sums(inputs.back(), inputs.back() + bytes);
   for (std::size_t i = inputs.size() - 1; i-- > 0;) call_.combine(inputs[i], sums.data(), bytes / element_);
@@ -78,7 +78,7 @@ void Program::sum(std::byte* out, const std::vector<const std::byte*>& inputs, s
 }
 
 // What this rank gives to the others: its input, or its product with this rank's factor.
-const std::byte* Program::own_input(Phase& phase, std::size_t bytes) {
+const std::byte* NetworkProgram::own_input(Phase& phase, std::size_t bytes) {
   const auto* input = static_cast<const std::byte*>(call_.input);
   if (call_.combine || call_.op != ReduceOp::premulsum) return input;
   std::byte* const scaled = scratch(bytes);
@@ -86,14 +86,14 @@ const std::byte* Program::own_input(Phase& phase, std::size_t bytes) {
   return scaled;
 }
 
-void Program::meet() {
+void NetworkProgram::meet() {
   static std::byte nothing{};
   Phase phase;
   for (int peer = 0; peer < size(); ++peer) pair(phase, peer, &nothing, 0, &nothing, 0);
   phases_.push_back(std::move(phase));
 }
 
-void Program::move() {
+void NetworkProgram::move() {
   Phase phase;
   const auto* input = static_cast<const std::byte*>(call_.input);
   auto* const output = static_cast<std::byte*>(call_.output);
@@ -116,7 +116,7 @@ void Program::move() {
   phases_.push_back(std::move(phase));
 }
 
-void Program::all_reduce_small() {
+void NetworkProgram::all_reduce_small() {
   Phase phase;
   const std::byte* const mine = own_input(phase, bytes());
   std::byte* const theirs = scratch(bytes() * static_cast<std::size_t>(size()));
@@ -130,7 +130,7 @@ void Program::all_reduce_small() {
   phases_.push_back(std::move(phase));
 }
 
-void Program::all_reduce_large() {
+void NetworkProgram::all_reduce_large() {
   const auto ranks = static_cast<std::size_t>(size());
   const auto begin_of = [&](int rank) { return call_.count * static_cast<std::size_t>(rank) / ranks * element_; };
   const auto bytes_of = [&](int rank) { return begin_of(rank + 1) - begin_of(rank); };
@@ -153,7 +153,7 @@ void Program::all_reduce_large() {
   phases_.push_back(std::move(results));
 }
 
-void Program::reduce() {
+void NetworkProgram::reduce() {
   Phase phase;
   const bool is_root = place_.rank == call_.root;
   const std::byte* const mine = own_input(phase, bytes());
@@ -172,7 +172,7 @@ void Program::reduce() {
   phases_.push_back(std::move(phase));
 }
 
-void Program::reduce_scatter() {
+void NetworkProgram::reduce_scatter() {
   Phase phase;
   const std::byte* const mine = own_input(phase, bytes() * static_cast<std::size_t>(size()));
   std::byte* const theirs = scratch(bytes() * static_cast<std::size_t>(size()));
@@ -186,7 +186,7 @@ void Program::reduce_scatter() {
   phases_.push_back(std::move(phase));
 }
 
-void Program::scan(bool exclusive) {
+void NetworkProgram::scan(bool exclusive) {
   Phase phase;
   const std::byte* const mine = own_input(phase, bytes());
   std::byte* const theirs = scratch(bytes() * static_cast<std::size_t>(size()));
@@ -201,7 +201,7 @@ void Program::scan(bool exclusive) {
   phases_.push_back(std::move(phase));
 }
 
-void Program::run() const {
+void NetworkProgram::run() const {
   const std::uint64_t number = place_.lease->lanes().count_call(place_.lane);
   try {
     for (const Phase& phase : phases_) {
@@ -214,7 +214,7 @@ void Program::run() const {
   }
 }
 
-bool Program::run(const Phase& phase, std::uint64_t number) const {
+bool NetworkProgram::run(const Phase& phase, std::uint64_t number) const {
   for (const auto& step : phase.before) step();
   const lane::PeerExchange::Ended ended =
       lane::PeerExchange(place_.wait, phase.pairs, signature_of(call_, Algorithm::automatic)).run();
@@ -226,7 +226,7 @@ bool Program::run(const Phase& phase, std::uint64_t number) const {
   return true;
 }
 
-void Program::fail(const lane::PeerExchange::Ended& ended, std::uint64_t number) const {
+void NetworkProgram::fail(const lane::PeerExchange::Ended& ended, std::uint64_t number) const {
   if (ended.status == Status::misused) {
     const auto fabric = place_.fabric.lock();
     if (fabric == nullptr) return;

@@ -28,9 +28,9 @@ struct ProgramPlace {
   std::uint64_t small_bytes;      // a larger sum has two exchanges
 };
 
-class Program {
+class NetworkProgram {
  public:
-  Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call);
+  NetworkProgram(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call);
   // Of a neighbourhood: a part to or from a rank of the world; or both, of this rank itself. In the order of the lanes.
   struct EdgeMove {
     int world_rank;
@@ -38,8 +38,8 @@ class Program {
     std::byte* in;
     std::size_t bytes;
   };
-  Program(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
-          const std::vector<EdgeMove>& moves);
+  NetworkProgram(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
+                 const std::vector<EdgeMove>& moves);
   void run() const;
 
  private:

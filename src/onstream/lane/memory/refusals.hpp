@@ -32,7 +32,7 @@ ONSTREAM_CALL void note_refusal(const G& group, std::uint64_t* refusals, std::ui
   group.store_relaxed(note, word);
 }
 
-struct Refusal {
+struct RefusedMessage {
   Status why;  // ok: there was none
   std::uint64_t room;
 };
@@ -40,7 +40,7 @@ struct Refusal {
 // Whether a message was refused, and why, once its ack has come, or the ack of a later one in its place. Where the list
 // has lost notes as old as the message, a false alarm is better than a loss that nobody hears of.
 template <Group G>
-ONSTREAM_CALL Refusal refusal_of(const G& group, const std::uint64_t* refusals, std::uint64_t number) {
+ONSTREAM_CALL RefusedMessage refusal_of(const G& group, const std::uint64_t* refusals, std::uint64_t number) {
   std::uint64_t oldest = ~std::uint64_t{0};
   for (std::uint64_t i = 0; i < kRefusals; ++i) {
     const std::uint64_t* note = refusals + 1 + 2 * i;

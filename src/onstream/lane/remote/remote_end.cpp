@@ -125,7 +125,7 @@ bool RemoteEnd::send_acks() {
     if (ack / 2 < number + 1) return false;
     RemoteHeader header{RemoteKind::ack, 0, 0, view_.lane, 0, number, 0};
     if (ack / 2 != number + 1 || ack % 2 == 1) {
-      const Refusal refusal = refusal_of(kProxy, refusals_of(view_.peer_acks, view_.receives), number);
+      const RefusedMessage refusal = refusal_of(kProxy, refusals_of(view_.peer_acks, view_.receives), number);
       header.position = refusal.room;
       header.refused = refusal.why == Status::ok ? 0 : refusal.why == Status::truncated ? 1 : 2;
     }

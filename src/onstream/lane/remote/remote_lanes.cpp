@@ -93,7 +93,7 @@ void RemoteLanes::on_offer(int peer, net::Bytes bytes, std::uint64_t size, std::
 }
 
 std::uint64_t RemoteLanes::lend(RemoteEnd& end, std::uint64_t number) {
-  lent_.emplace(++last_token_, Lent{&end, number});
+  lent_.emplace(++last_token_, LentMessage{&end, number});
   return last_token_;
 }
 

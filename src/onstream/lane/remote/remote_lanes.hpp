@@ -51,7 +51,7 @@ class RemoteLanes final : public net::NetworkService {
   void on_lost(int peer) override;
 
   // A whole message whose memory the network still reads.
-  struct Lent {
+  struct LentMessage {
     RemoteEnd* end = nullptr;
     std::uint64_t number = 0;
   };
@@ -69,7 +69,7 @@ class RemoteLanes final : public net::NetworkService {
   std::size_t room_ = 0;
   std::unordered_map<std::uint64_t, std::unique_ptr<RemoteEnd>> ends_;  // by peer and lane
   std::vector<RemoteEnd*> open_;
-  std::unordered_map<std::uint64_t, Lent> lent_;
+  std::unordered_map<std::uint64_t, LentMessage> lent_;
   struct Taking {
     RemoteEnd* end = nullptr;
     std::uint64_t offer = 0;

@@ -17,15 +17,15 @@ namespace {
 // The driver counts its buffer ids up from 1; these never meet them.
 constexpr std::uint64_t kFirstId = std::uint64_t{1} << 63;
 
-struct Table {
+struct Registry {
   std::shared_mutex mutex;
   std::map<std::uintptr_t, OwnAllocation> by_base;
   std::uint64_t next_id = kFirstId;
   std::atomic<std::uint64_t> removals{0};
 };
 
-Table& table() {
-  static Table* const it = new Table;  // never destroyed: the last allocation may be freed while the process ends
+Registry& registry() {
+  static Registry* const it = new Registry;  // never destroyed: the last allocation may be freed while the process ends
   return *it;
 }
 
@@ -34,41 +34,41 @@ std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintpt
 }  // namespace
 
 void add_own(OwnAllocation own) {
-  const std::unique_lock<std::shared_mutex> lock(table().mutex);
-  own.info.id = table().next_id++;
+  const std::unique_lock<std::shared_mutex> lock(registry().mutex);
+  own.info.id = registry().next_id++;
   const std::uintptr_t base = number(own.info.base);
-  table().by_base.insert_or_assign(base, std::move(own));
+  registry().by_base.insert_or_assign(base, std::move(own));
 }
 
 void remove_own(const std::byte* base) noexcept {
-  const std::unique_lock<std::shared_mutex> lock(table().mutex);
-  table().by_base.erase(number(base));
-  table().removals.fetch_add(1, std::memory_order_release);  // pairs with own_removals()
+  const std::unique_lock<std::shared_mutex> lock(registry().mutex);
+  registry().by_base.erase(number(base));
+  registry().removals.fetch_add(1, std::memory_order_release);  // pairs with own_removals()
 }
 
 bool is_own(std::uint64_t id) { return id >= kFirstId; }
 
-std::uint64_t own_removals() { return table().removals.load(std::memory_order_acquire); }
+std::uint64_t own_removals() { return registry().removals.load(std::memory_order_acquire); }
 
 std::optional<MemoryInfo> find_own(const void* address) {
-  const std::shared_lock<std::shared_mutex> lock(table().mutex);
-  auto after = table().by_base.upper_bound(number(address));
-  if (after == table().by_base.begin()) return std::nullopt;
+  const std::shared_lock<std::shared_mutex> lock(registry().mutex);
+  auto after = registry().by_base.upper_bound(number(address));
+  if (after == registry().by_base.begin()) return std::nullopt;
   const OwnAllocation& own = std::prev(after)->second;
   if (number(address) - number(own.info.base) >= own.info.bytes) return std::nullopt;
   return own.info;
 }
 
 std::shared_ptr<void> keep_own(const std::byte* base, std::uint64_t id) {
-  const std::shared_lock<std::shared_mutex> lock(table().mutex);
-  const auto found = table().by_base.find(number(base));
-  return found != table().by_base.end() && found->second.info.id == id ? found->second.range.lock() : nullptr;
+  const std::shared_lock<std::shared_mutex> lock(registry().mutex);
+  const auto found = registry().by_base.find(number(base));
+  return found != registry().by_base.end() && found->second.info.id == id ? found->second.range.lock() : nullptr;
 }
 
 Export export_own(const MemoryInfo& info) {
-  const std::shared_lock<std::shared_mutex> lock(table().mutex);
-  const auto found = table().by_base.find(number(info.base));
-  require(found != table().by_base.end() && found->second.info.id == info.id, "export of ", name_of(info.kind),
+  const std::shared_lock<std::shared_mutex> lock(registry().mutex);
+  const auto found = registry().by_base.find(number(info.base));
+  require(found != registry().by_base.end() && found->second.info.id == info.id, "export of ", name_of(info.kind),
           " memory at ", static_cast<const void*>(info.base), ": it was freed since it was inspected");
   const OwnAllocation& own = found->second;
   Export out;
