@@ -10,6 +10,7 @@
 #include "onstream/layout/runs.hpp"
 #include "onstream/plan/build/match.hpp"
 #include "onstream/plan/build/route.hpp"
+#include "onstream/plan/network_edges.hpp"
 
 namespace onstream {
 
@@ -186,46 +187,16 @@ class Build {
 
   // --- what goes between hosts ---
 
-  // The edges within hosts; network_edges_ are the others. Throws on every rank if one of those asks for a path of one
-  // host.
+  // The edges within hosts; network_edges_ are the others.
   std::vector<Edge> local_edges() {
-    std::vector<Edge> local;
-    std::string problems;
-    for (const Edge& edge : plan::match(statements_)) {
-      const bool between = fabric_->host_of(edge.source_rank) != fabric_->host_of(edge.destination_rank);
-      (between ? network_edges_ : local).push_back(edge);
-      if (!between) continue;
-      const StatedOp& source = stated_at(edge.source_rank, edge.source_op);
-      const plan::WantedPath wanted = wanted_path(source, stated_at(edge.destination_rank, edge.destination_op));
-      if (wanted.path == Path::automatic || wanted.path == Path::net) continue;
-      problems += concat("\n  rank ", edge.source_rank, " op ", edge.source_op, ": ", describe(source), ": path ",
-                         name_of(wanted.path), " (", wanted.by, ") needs one host, and rank ", edge.destination_rank,
-                         " is on another; leave the path out, or ask for net");
-    }
-    if (!problems.empty()) fail(ErrorCode::unsupported, "plan '", name_, "' cannot be built:", problems);
-    return local;
-  }
-
-  const StatedOp& stated_at(int rank, int op) const {
-    return statements_[static_cast<std::size_t>(rank)].ops[static_cast<std::size_t>(op)];
-  }
-
-  // This rank's ends of those edges, in their order.
-  std::vector<plan::NetworkOps::Move> network_moves() const {
-    std::vector<plan::NetworkOps::Move> moves;
-    for (const Edge& edge : network_edges_) {
-      const bool sends = edge.source_rank == fabric_->rank();
-      if (!sends && edge.destination_rank != fabric_->rank()) continue;
-      const int index = sends ? edge.source_op : edge.destination_op;
-      const Op& op = ops_[static_cast<std::size_t>(index)];
-      moves.push_back({static_cast<std::uint32_t>(index), op.kind, op.peer, static_cast<std::byte*>(op.address),
-                       op.layout.view(), op.layout.bytes()});
-    }
-    return moves;
+    std::vector<Edge> edges = plan::match(statements_);
+    network_edges_ = plan::take_network_edges(edges, *fabric_);
+    plan::check_network_paths(network_edges_, statements_);
+    return edges;
   }
 
   void make_network_ops() {
-    const std::vector<plan::NetworkOps::Move> moves = network_moves();
+    const std::vector<plan::NetworkOps::Move> moves = plan::network_moves(network_edges_, fabric_->rank(), ops_);
     for (const plan::NetworkOps::Move& move : moves) {
       PlanOp& planned = planned_[move.op];
       planned.path = Path::net;

@@ -9,11 +9,10 @@ using namespace onstream::test;
 
 namespace {
 
-// Two ranks a pretended host, over a network that reorders messages; or as TEST_NET says.
+// Two ranks a pretended host, over a network that reorders messages; or over the one that TEST_NET names.
 Parameters between_hosts(std::int64_t seed = 1) {
   Parameters parameters = quick("host");
-  if (parameters.host_ranks > 0) return parameters;
-  parameters.network = "sim";
+  if (parameters.host_ranks == 0) parameters.network = "sim";
   parameters.host_ranks = 2;
   parameters.sim_seed = seed;
   return parameters;

@@ -137,8 +137,10 @@ bool PeerExchange::may_receive(const Side& side) const {
   return true;
 }
 
+// All that the ring has room for goes out at once: a small part shares a network message with its signature.
 bool PeerExchange::step(Side& side) {
-  bool moved = side.sending && (side.announced || may_send(side)) && send_some(side);
+  bool moved = false;
+  while (side.sending && (side.announced || may_send(side)) && send_some(side)) moved = true;
   if (moved) carry_over(*side.pair->lane);
   if (side.receiving && may_receive(side)) {
     while (side.receiving && ended_.status == Status::ok && receive_some(side)) moved = true;
