@@ -34,6 +34,7 @@ FIGURES = {
     "synchronised_us": "with synchronise",
     "captured_us": "in a graph",
     "step_us": "a step",
+    "one_way_us": "one way",
 }
 TITLES = {
     "nccl_groups": "groups of NCCL's sends and receives",
@@ -41,6 +42,9 @@ TITLES = {
     "jacobi": "Jacobi in onstream's calls",
     "heat": "heat equation, Python",
     "conjugate_gradient": "conjugate gradients, Python",
+    "ping_pong": "ping-pong of arrays, Python",
+    "in_a_row": "eight arrays in a row, Python",
+    "all_reduce": "all_reduce, Python",
 }
 
 
@@ -88,6 +92,7 @@ APPLICATIONS = (
     Application("jacobi", "own", {"host": 10, "cuda": 20}, {"host": (128, 512), "cuda": (1024, 4096, 16384)}),
     Application("heat", "python", {"host": 200}, {"host": (128, 512)}),
     Application("conjugate_gradient", "python", {"host": 200}, {"host": (64, 256)}),
+    Application("network", "python", {"host": 400}, {"host": (8, 4 * KIB, 64 * KIB, MIB)}),
 )
 
 
@@ -218,9 +223,12 @@ class Samples:
         self._times: dict[tuple[str, str, int, str], dict[str, list[float]]] = {}
         self._beside: dict[tuple[str, int, str], dict[str, list[float]]] = {}  # for all cases of a program and a size
         self._checks: dict[tuple[str, int], float] = {}
+        self._in_bytes: set[tuple[str, int]] = set()  # the others have a size in columns
 
     def keep(self, application: Application, row: dict[str, Any], who: str) -> None:
         program, size = row["program"], row.get("bytes", row.get("columns", 0))
+        if "bytes" in row:
+            self._in_bytes.add((program, size))
         if "check" in row:
             first = self._checks.setdefault((program, size), row["check"])
             if not math.isclose(first, row["check"], rel_tol=1e-9):
@@ -238,6 +246,7 @@ class Samples:
         for (program, case, size, figure), own in self._times.items():
             times = {**own, **self._beside.get((program, size, figure), {})}
             row: dict[str, Any] = {"program": program, "case": case, "size": size, "figure": figure, "samples_s": times}
+            row["in_bytes"] = (program, size) in self._in_bytes
             row["median_s"] = {who: quantile(each, 0.5) for who, each in times.items()}
             others = [median for who, median in row["median_s"].items() if who != "onstream"]
             row["ratio"] = row["median_s"]["onstream"] / min(others) if others else None
@@ -254,7 +263,7 @@ def is_slower(row: dict[str, Any]) -> bool:
 
 
 def cells_of(row: dict[str, Any], names: Iterable[str]) -> list[str]:
-    size = size_text(row["size"]) if row["program"] == "nccl_groups" else f"{row['size']}²"
+    size = size_text(row["size"]) if row["in_bytes"] else f"{row['size']}²"
     times = [time_text(row["median_s"][who]) if who in row["median_s"] else "" for who in names]
     ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
     return [TITLES[row["program"]], row["case"], size, FIGURES[row["figure"]], *times, ratio]
