@@ -21,7 +21,7 @@ every name below is one of `ons`. Arrays are numpy's, torch's, cupy's, or anythi
 # In the order in which a reader needs them; a test compares them with __all__.
 GROUPS = {
     "Start": ("init", "World", "run_threads", "Launch", "launch_from_environment"),
-    "Messages and streams": ("any_source", "null", "Message", "Request", "Stream", "Graph"),
+    "Messages and streams": ("any_source", "null", "Message", "Request", "Handle", "Stream", "Graph"),
     "Plans and halos": ("PlanBuilder", "Plan", "PlanOp", "OpTime", "choose_grid", "coordinates_of", "rank_at"),
     "Memory and one-sided operations": ("Block", "DeviceArray", "Segment", "Heap", "SymmetricArray", "Context"),
     "Teams and neighbourhoods": ("Team", "Neighbourhood", "Cartesian"),

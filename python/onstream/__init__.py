@@ -50,6 +50,7 @@ from .errors import (
     UnmappedError,
     UnsupportedError,
 )
+from .handles import Handle
 from .heap import Heap
 from .neighbours import Neighbourhood
 from .plans import Plan, PlanBuilder
@@ -74,6 +75,7 @@ __all__ = [
     "Failure",
     "Fault",
     "Graph",
+    "Handle",
     "Heap",
     "InvalidArgumentError",
     "Launch",

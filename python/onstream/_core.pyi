@@ -1,6 +1,6 @@
 """The compiled part of onstream. Import onstream instead."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy
@@ -130,6 +130,21 @@ class Request:
         """
         Whether the message has ended; raises if it ended badly. Does not block.
         """
+
+    def done(self) -> bool:
+        """
+        Whether the message has ended, well or badly: wait() and test() then raise the error. Does not block.
+        """
+
+    def __await__(self) -> Generator[object, None, int]:
+        """
+        `await request`: the message's bytes, once it has ended. Other tasks of the event loop run meanwhile. Raises as
+        wait(), and TimeoutError after timeout_s. A task that is cancelled, or whose asyncio.timeout() passes, leaves the
+        request as it is, under way: await it again, or wait().
+        """
+
+    @property
+    def _timeout_s(self) -> float: ...
 
     @property
     def received(self) -> int:
@@ -452,6 +467,12 @@ class SegmentBlocks:
 
     def free(self) -> None: ...
 
+def call_in_stream(world: World, function: object, name: str, stream: object | None) -> None:
+    """Use World.call()."""
+
+def follow(stream: Stream, natural: tuple[int, bool] | None) -> None:
+    """Later work of the stream runs behind that of the arrays' library."""
+
 class OpTime:
     """Where the time of one operation of a plan went, on the device's clock."""
 
@@ -679,6 +700,9 @@ class CollectiveCall:
     """
 
     def __init__(self, kind: str, input: int, output: int, count: int, type: str) -> None: ...
+
+    @property
+    def kind(self) -> str: ...
 
     def set_options(self, op: str, root: int, channel: int, algorithm: str) -> None: ...
 

@@ -47,6 +47,7 @@ class Collectives:
     """The collectives of a team of ranks."""
 
     _members: _core.Team
+    _stream_of_numbers: str | None = "host"  # where a call of a number goes
 
     @property
     def _home(self) -> World:
@@ -226,9 +227,9 @@ class Collectives:
     ) -> Any:  # fmt: skip
         scalars.check_options(kind, out, stream)
         array = self._number(kind, value)
-        result = self._reduce(kind, array, None, *options, "host")
+        result = self._reduce(kind, array, None, *options, self._stream_of_numbers)
         if result is not array:
-            return result  # an explanation
+            return result  # an explanation, or a handle
         return scalars.number_of(array, value) if receives else None
 
     def _broadcast_number(self, value: Any, root: int, channel: int, algorithm: str, stream: Any) -> Any:
@@ -237,7 +238,7 @@ class Collectives:
         span = self._span(array)
         # By its type, not by bytes, so that ranks which give numbers of other types are told.
         call = self._call("broadcast", span, span, 1, _type_of(span, array), root, channel, algorithm)
-        result = self._run(call, (span,), "host", array)
+        result = self._run(call, (span,), self._stream_of_numbers, array)
         return scalars.number_of(array, value) if result is array else result
 
     def _number(self, call: str, value: Any) -> np.ndarray[Any, Any]:

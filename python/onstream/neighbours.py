@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _arrays, _core, _values
 from .errors import InvalidArgumentError
+from .handles import start
 
 if TYPE_CHECKING:
     from .world import World
@@ -58,6 +59,11 @@ class Neighbourhood:
     def destinations(self) -> list[int]:
         """The ranks of the team that this one sends to, in the order of the buffers; -1 where a grid ends."""
         return self._edges.destinations
+
+    @property
+    def start(self) -> Neighbourhood:
+        """The same calls, but they do not block: each returns a Handle, as those of Team.start."""
+        return _Started(self)
 
     def all_gather(self, array: Any, out: Any, *, algorithm: str = "auto", stream: Any = None) -> Any:
         """The array goes to every destination; `out` has as many elements of every source. Returns `out`."""
@@ -129,6 +135,22 @@ class Neighbourhood:
         if self._home.closed:
             return "<Neighbourhood: its world is closed>"
         return f"<Neighbourhood: from {self.sources} to {self.destinations}>"
+
+
+class _Started(Neighbourhood):
+    """The collectives of a neighbourhood, which return a Handle and do not block."""
+
+    def __init__(self, of: Neighbourhood) -> None:
+        self._of = of
+        self._home = of._home
+        self._edges = of._edges
+        self._run_plain = lambda *_: False
+
+    def _run(self, call: _core.CollectiveCall, spans: Sequence[_arrays.Span], stream: Any, result: Any) -> Any:
+        return start(self._home, call.kind, self._edges, call, spans, stream, result)
+
+    def __repr__(self) -> str:
+        return f"<Started: {self._of!r}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from .cartesian import Cartesian
 from .errors import InvalidArgumentError
 from .explained import Explained
 from .objects import Objects
+from .started import Started
 from .uneven import Uneven
 
 if TYPE_CHECKING:
@@ -60,6 +61,19 @@ class Teams(Objects):
         itself refuses, except that it does not check where the buffers lie.
         """
         return Explained(self)
+
+    @property
+    def start(self) -> Started:
+        """The collectives, but they do not block: each returns a Handle, with wait(), done() and `await`.
+
+        handle = world.start.all_reduce(array) is the Iallreduce of mpi4py, and the async_op=True of torch.distributed.
+        All ranks start those of one channel in the same order, together with its plain calls, and they run in that
+        order; those of different teams and channels run at once. The arguments are those of the plain calls, without a
+        stream: it has one of its own, behind the current stream of the arrays' library. There is start.barrier(), too.
+        A channel's first collective, and one by algorithm copy, wait for the other ranks' hosts here too. Refused in a
+        capture(), where a plain call does not block.
+        """
+        return Started(self)
 
     def cartesian(self, dims: Sequence[int], *, periodic: bool | Sequence[bool] = False) -> Cartesian:
         """The ranks as a grid of `dims`, whose zeros are filled in as MPI_Dims_create does. No rank waits.

@@ -10,6 +10,7 @@ has told so, close() raises, and a program that has not closed its world ends wi
 from __future__ import annotations
 
 import atexit
+import functools
 import sys
 import threading
 import weakref
@@ -46,6 +47,7 @@ class World(Messages, Probes, Teams):
         super().__init__(launch, settings)
         self._members = _core.world_team(self)
         self._one_sided = _core.one_sided_of(self)
+        self._lent_streams: list[_core.Stream] = []  # given back by handles
         _open_worlds.add(self)
 
     @property
@@ -169,7 +171,25 @@ class World(Messages, Probes, Teams):
             builder.halo(array, ghost=ghost, grid=grid, periodic=periodic, corners=corners, tag=tag)
         return builder.build()
 
-    # --- capture ---
+    # --- the program's own work on streams, and capture ---
+
+    def call(self, function: Callable[..., Any], *args: Any, stream: Any = None, **keywords: Any) -> None:
+        """Calls function(*args, **keywords) in the order of the stream: behind its work so far, before its later work.
+
+        Does not block. In a capture() the captured stream is the default, and each launch of the graph calls the function
+        again: so numpy arithmetic between ops becomes a part of the step. The stream, or the graph, keeps the arguments;
+        a result of the function is dropped. It runs in a thread of the stream, with the GIL, so it is slow beside a
+        kernel, and on a GPU it must not use cuda, nor device memory (arrays of kind "pinned" are fine).
+        It cannot call onstream: UnsupportedError. If it raises, the world fails with an error that names function, rank
+        and exception, which the next wait raises on every rank; later functions are not called then. Raises TypeError
+        for a function that cannot be called, and InvalidArgumentError without a stream.
+        """
+        if not callable(function):
+            raise TypeError(
+                f"call: the function is {function!r} of type {type(function).__name__}, which cannot be called"
+            )
+        name = getattr(function, "__qualname__", None) or repr(function)
+        _core.call_in_stream(self, functools.partial(function, *args, **keywords), name, stream)
 
     @contextmanager
     def capture(self, stream: _core.Stream) -> Iterator[_core.Graph]:
@@ -179,6 +199,8 @@ class World(Messages, Probes, Teams):
         halos, and later of graph.launch(). The graph keeps alive the arrays, plans and requests that it uses. A block
         that captures nothing raises, and a graph whose block raised cannot be launched. (A graph that torch or cupy
         captures keeps onstream's objects alive too; the program must keep the arrays, as always there.)
+        Only enqueued work is captured: numpy arithmetic in the block runs once, at once, and no launch does it again.
+        call() makes a function a part of the graph.
         """
         graph = _Graph()
         stream._begin_capture()

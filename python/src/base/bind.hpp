@@ -15,6 +15,7 @@ void bind_errors(nb::module_& m);       // errors.cpp: Error and Status become P
 void bind_blocks(nb::module_& m);       // blocks.cpp: onstream's memory, and DLPack import
 void bind_streams(nb::module_& m);      // streams.cpp: Stream, Graph
 void bind_requests(nb::module_& m);     // requests.cpp: Request
+void bind_calls(nb::module_& m);        // calls.cpp: Python functions in the order of streams
 void bind_worlds(nb::module_& m);       // worlds.cpp: Launch, World, Segment, failures
 void bind_one_sided(nb::module_& m);    // one_sided.cpp: one-sided ops on streams
 void bind_contexts(nb::module_& m);     // contexts.cpp: one-sided ops of the host

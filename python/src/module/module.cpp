@@ -12,6 +12,7 @@ NB_MODULE(_core, m) {
   python::bind_streams(m);
   python::bind_requests(m);
   python::bind_worlds(m);
+  python::bind_calls(m);
   python::bind_plans(m);
   python::bind_one_sided(m);
   python::bind_contexts(m);

@@ -386,6 +386,7 @@ void bind_collectives(nb::module_& m) {
   nb::class_<PyCall>(m, "CollectiveCall", "A collective as the library takes it. Use World.all_reduce() and so on.")
       .def(nb::init<const std::string&, std::uintptr_t, std::uintptr_t, std::size_t, const std::string&>(),
            nb::arg("kind"), nb::arg("input"), nb::arg("output"), nb::arg("count"), nb::arg("type"))
+      .def_prop_ro("kind", [](const PyCall& self) { return std::string(name_of(self.call.kind)); })
       .def("set_options", &set_options, nb::arg("op"), nb::arg("root"), nb::arg("channel"), nb::arg("algorithm"))
       .def(
           "set_deterministic", [](PyCall& self) { self.call.deterministic = true; },

@@ -17,11 +17,13 @@
 #include "onstream/message/message.hpp"
 #include "onstream/message/request.hpp"
 #include "onstream/transport/fabric.hpp"
+#include "world/calls.hpp"
 
 namespace onstream::python {
 
 std::shared_ptr<World> WorldState::open() const {
   guard.check("this world");
+  check_outside_call();
   if (world == nullptr) fail(ErrorCode::closed, "this world is closed; make a new one with onstream.init()");
   return world;
 }
@@ -311,19 +313,25 @@ bool PyRequest::end(nb::handle given) {
   return false;
 }
 
+bool PyRequest::done() {
+  if (status_ != Status::pending) return true;
+  const auto world = state_->open();
+  const Status status = [&, request = request_] {
+    const GilRelease release;  // asking a GPU may wait
+    return world->test(request);
+  }();
+  if (status != Status::pending) finish(*world, status);
+  return status != Status::pending;
+}
+
 bool PyRequest::test() {
   const auto world = state_->open();
-  if (status_ == Status::pending) {
-    const Status status = [&, request = request_] {
-      const GilRelease release;  // asking a GPU may wait
-      return world->test(request);
-    }();
-    if (status == Status::pending) return false;
-    finish(*world, status);
-  }
+  if (!done()) return false;
   raise_fault(*world);
   return true;
 }
+
+double PyRequest::timeout_s() const { return state_->open()->fabric()->parameters().timeout_s; }
 
 std::size_t PyRequest::received() const {
   if (status_ == Status::pending && waited_ && posted_.kind == OpKind::recv) {
@@ -395,6 +403,20 @@ void bind_requests(nb::module_& m) {
           "stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.\n"
           "Waiting again is allowed: it returns, or raises, the same once more.")
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
+      .def("done", &PyRequest::done,
+           "Whether the message has ended, well or badly: wait() and test() then raise the error. Does not block.")
+      .def(
+          "__await__",
+          [](const nb::object& self) { return nb::module_::import_("onstream.awaiting").attr("of_request")(self); },
+          nb::sig("def __await__(self) -> collections.abc.Generator[object, None, int]"),
+          "`await request`: the message's bytes, once it has ended. Other tasks of the event loop run meanwhile. "
+          "Raises "
+          "as\n"
+          "wait(), and TimeoutError after timeout_s. A task that is cancelled, or whose asyncio.timeout() passes, "
+          "leaves "
+          "the\n"
+          "request as it is, under way: await it again, or wait().")
+      .def_prop_ro("_timeout_s", &PyRequest::timeout_s)
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
       .def_prop_ro(
           "peer",

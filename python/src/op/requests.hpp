@@ -69,7 +69,7 @@ struct WorldState {
   std::vector<std::thread::id> callers;            // threads inside calls that may block (BlockingCall)
   std::vector<Stream> waited;                      // streams that threads synchronize (StreamWait)
 
-  // The open world. Throws closed, also in a forked child.
+  // The open world. Throws closed, also in a forked child, and unsupported inside a function of World.call().
   std::shared_ptr<World> open() const;
   // Throws aborted with the story if the world has failed, or the exception of the faults since the last look.
   void check();
@@ -197,6 +197,8 @@ class PyRequest {
 
   void wait(nb::handle stream);
   bool test();
+  bool done();  // test() that raises no error of the message
+  double timeout_s() const;
   std::size_t received() const;
   // wait(), except that it raises no error of this message alone. Whether the host waited, and may raise that now.
   bool end(nb::handle stream);

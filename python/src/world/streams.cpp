@@ -14,6 +14,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "op/requests.hpp"
+#include "world/calls.hpp"
 
 namespace onstream::python {
 
@@ -131,6 +132,7 @@ std::string device_text(const Device& device) {
 }
 
 void synchronize(PyStream& self) {
+  check_outside_call();
   const StreamWait wait(self.state(), self.stream());
   const bool was_open = self.state()->world != nullptr;
   Device& device = self.device();
