@@ -25,6 +25,7 @@ GROUPS = {
     "Plans and halos": ("PlanBuilder", "Plan", "PlanOp", "OpTime", "choose_grid", "coordinates_of", "rank_at"),
     "Memory and one-sided operations": ("Block", "DeviceArray", "Segment", "Heap", "SymmetricArray", "Context"),
     "Teams and neighbourhoods": ("Team", "Neighbourhood", "Cartesian"),
+    "Files": ("save_npy", "load_npy"),
     "Errors": (
         "Error", "InvalidArgumentError", "UnsupportedError", "SystemError", "TimeoutError", "AbortedError",
         "ClosedError", "TruncatedError", "UnmappedError", "MisusedError", "Failure", "Fault",

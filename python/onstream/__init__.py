@@ -50,6 +50,7 @@ from .errors import (
     UnmappedError,
     UnsupportedError,
 )
+from .files import load_npy, save_npy
 from .handles import Handle
 from .heap import Heap
 from .neighbours import Neighbourhood
@@ -106,6 +107,7 @@ __all__ = [
     "find_rings",
     "init",
     "launch_from_environment",
+    "load_npy",
     "no_attach_reason",
     "no_cuda_reason",
     "null",
@@ -113,4 +115,5 @@ __all__ = [
     "paths",
     "rank_at",
     "run_threads",
+    "save_npy",
 ]
