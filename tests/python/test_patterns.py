@@ -1,4 +1,4 @@
-"""Every program of docs/patterns.md runs as the page says, on four ranks."""
+"""Every program of docs/patterns.md runs as the page says, on four ranks, and that of docs/cost.md on two."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from jobs import run_job
+from jobs import lines_of, run_job
 
 import onstream as ons
 
@@ -41,3 +41,15 @@ def test_the_program_runs(name: str, tmp_path: Path) -> None:
     device = "auto" if "cupy" in modules else "host"
     outcome = run_job(tmp_path, 4, f"import os\nos.environ['ONSTREAM_DEVICE'] = {device!r}\n{PROGRAMS[name]}")
     assert outcome.code == 0, outcome.err
+
+
+def test_the_program_behind_the_costs_prints_the_rows_of_its_table(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "cost.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    outcome = run_job(tmp_path, 2, f"import os\nos.environ |= dict(ONSTREAM_DEVICE='host', BATCHES='2')\n{program}")
+    assert outcome.code == 0, outcome.err
+    told = [line.split(" | ")[:2] for line in lines_of(outcome)]
+    assert told == [
+        line.split(" | ")[:2] for line in page.splitlines() if line.startswith(("| blocking", "| on a stream"))
+    ]
+    assert len(told) == 15
