@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from jobs import run_ranks
 from rank_threads import LONG_S, pair, run
 
 import onstream as ons
@@ -223,3 +225,17 @@ def test_close_waits_for_handles_that_nobody_waited_for() -> None:
 
     run(2, body)
     assert all((array == 2).all() for array in arrays)
+
+
+def start_and_await(world: ons.World) -> None:
+    world.all_reduce(0)
+    handles = [world.start.all_reduce(np.full(1000, float(number))) for number in range(10)]
+
+    async def total() -> float:
+        return sum([(await handle)[-1] for handle in handles])
+
+    assert asyncio.run(asyncio.wait_for(total(), LONG_S)) == 45 * world.size
+
+
+def test_ranks_that_are_processes_start_and_await(tmp_path: Path) -> None:
+    run_ranks(tmp_path, 3, [start_and_await], device="host")
