@@ -127,6 +127,15 @@ def test_an_exception_is_raised_by_each_call_that_looks_for_failures() -> None:
     run(1, body)
 
 
+def test_an_exception_that_no_call_has_told_is_raised_by_close() -> None:
+    def body(world: ons.World) -> None:
+        world.call(lambda: 1 / 0, stream=world.stream())
+        with pytest.raises(ons.AbortedError, match="<lambda> of World.call.* raised ZeroDivisionError"):
+            world.close()
+
+    run(1, body)
+
+
 def test_a_function_that_calls_onstream_is_told() -> None:
     def body(world: ons.World) -> None:
         stream, told = world.stream(), []

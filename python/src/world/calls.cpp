@@ -52,7 +52,8 @@ struct StreamCall {
     const auto mine = world();
     if (mine == nullptr) return;
     const GilRelease release;
-    mine->abort(concat("on rank ", mine->rank(), " the function ", name, " of World.call() raised ", text));
+    mine->fabric()->abort_untold(
+        concat("on rank ", mine->rank(), " the function ", name, " of World.call() raised ", text));
     // Later work of this stream could end other ranks' waits well, before these hear of the failure.
     std::this_thread::sleep_for(kHeard);
   }

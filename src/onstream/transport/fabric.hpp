@@ -145,6 +145,9 @@ class Fabric {
 
   // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
   void abort(const std::string& reason, Cause cause = Cause::failure, Logged logged = Logged::now);
+  // The same by a stream's work or a thread of the library's own: no call has told the program yet, so the world's end
+  // does, if no other call comes before.
+  void abort_untold(const std::string& reason);
   // Ends the waits of this rank alone, now and later: its threads leave their calls, which throw closed, because
   // another of them ends the world. The other ranks hear of it by the goodbye.
   void leave();

@@ -175,8 +175,8 @@ bool Fabric::Implementation::has_failed() {
 }
 
 void Fabric::Implementation::check_unreported() {
-  if (has_failed() && !leaving() && fault_log_.has_fatal() && !reported_.load(std::memory_order_acquire))
-    check_waited();
+  if (!has_failed() || leaving() || reported_.load(std::memory_order_acquire)) return;
+  if (fault_log_.has_fatal() || is_untold_.load(std::memory_order_acquire)) check_waited();
 }
 
 void Fabric::Implementation::check() {
@@ -246,6 +246,11 @@ void Fabric::set_look_aside(std::function<void(FaultReport&)> look) {
 void Fabric::abort(const std::string& reason, Cause cause, Logged logged) {
   implementation_->note_reported();  // the program itself says so
   implementation_->abort("aborted: " + reason, cause, logged);
+  implementation_->end_network();
+}
+void Fabric::abort_untold(const std::string& reason) {
+  implementation_->is_untold_.store(true, std::memory_order_release);
+  implementation_->abort("aborted: " + reason, Cause::failure, Logged::now);
   implementation_->end_network();
 }
 void Fabric::leave() { implementation_->leave(); }

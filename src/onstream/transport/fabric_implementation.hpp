@@ -111,8 +111,9 @@ class Fabric::Implementation {
   FaultLog fault_log_;
   std::atomic<bool> leaving_ = false;
   std::atomic<bool> failed_by_leaving_ = false;
-  std::atomic<bool> reported_ = false;  // some call has told the program that the world failed
-  std::atomic<bool> is_late_ = false;   // a wait of this rank has passed its deadline, and no call has told so yet
+  std::atomic<bool> reported_ = false;   // some call has told the program that the world failed
+  std::atomic<bool> is_untold_ = false;  // abort_untold()
+  std::atomic<bool> is_late_ = false;    // a wait of this rank has passed its deadline, and no call has told so yet
   Segments segments_;
 
  private:

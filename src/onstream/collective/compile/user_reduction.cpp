@@ -94,7 +94,7 @@ void UserReduction::reduce() const {
     what = "something that is no std::exception";
   }
   if (const auto fabric = fabric_.lock()) {
-    fabric->abort(concat("the program's own reduction threw on rank ", rank_, ": ", what));
+    fabric->abort_untold(concat("the program's own reduction threw on rank ", rank_, ": ", what));
   }
 }
 

@@ -210,7 +210,7 @@ void NetworkProgram::run() const {
   } catch (const std::exception& error) {
     const auto fabric = place_.fabric.lock();
     if (fabric == nullptr) return;
-    fabric->abort(concat("the program's own reduction threw on rank ", fabric->rank(), ": ", error.what()));
+    fabric->abort_untold(concat("the program's own reduction threw on rank ", fabric->rank(), ": ", error.what()));
   }
 }
 
@@ -232,8 +232,8 @@ void NetworkProgram::fail(const lane::PeerExchange::Ended& ended, std::uint64_t 
     if (fabric == nullptr) return;
     const std::string how = ended.other_call ? std::string(" calls another collective, or the same with another count")
                                              : concat(" gives ", ended.theirs, " B where ", ended.bytes, " B belong");
-    return fabric->abort(concat("rank ", fabric->rank(), ": ", what_of(call_), ": rank ", ended.peer, how,
-                                "; all ranks make the same calls in the same order on each channel"));
+    return fabric->abort_untold(concat("rank ", fabric->rank(), ": ", what_of(call_), ": rank ", ended.peer, how,
+                                       "; all ranks make the same calls in the same order on each channel"));
   }
   Fault fault;
   fault.op = static_cast<std::uint64_t>(call_.name());

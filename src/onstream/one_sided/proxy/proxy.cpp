@@ -70,9 +70,9 @@ void Proxy::serve() {
       HostGroup::pause(idle, kSpins, HostGroup::kFewYields);
     }
   } catch (const RefusedRequest& refusal) {
-    fabric_.abort(refusal.story);
+    fabric_.abort_untold(refusal.story);
   } catch (const std::exception& error) {
-    fabric_.abort(concat("the proxy of rank ", fabric_.rank(), " failed: ", error.what()));
+    fabric_.abort_untold(concat("the proxy of rank ", fabric_.rank(), " failed: ", error.what()));
   }
 }
 

@@ -158,6 +158,17 @@ CASE(what_a_function_throws_fails_the_world_by_name) {
   });
 }
 
+CASE(what_a_function_of_a_stream_throws_is_told_by_the_end_of_the_world) {
+  run_ranks(2, quick("host"), [](World& world) {
+    TestBuffer buffer(world, 64);
+    const OwnStream stream(world);
+    const auto call = collective::all_reduce({buffer.data(), buffer.data(), 8});
+    const auto throws = [](const void*, void*, std::size_t) { throw std::runtime_error("no such element"); };
+    world.collective().run(reduced_by(call, 8, throws), stream);
+    CHECK_THROWS(world.finish({}, {}), "the program's own reduction threw on rank");
+  });
+}
+
 // Several of different sizes under way at once, again and again: nothing is freed.
 CASE(calls_have_the_memory_of_those_before) {
   run_ranks(3, quick("host"), [](World& world) {
