@@ -38,15 +38,21 @@ class _Watch:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting, self._waiting = self._waiting, []
-        self._waiting = [each for each in waiting if not _is_over(*each)]
-        now = time.monotonic()
-        if len(self._waiting) < len(waiting):
-            self._news = now
-        self._due = len(self._waiting) > 0
-        if self._due and now - self._news < SPIN_S:
-            loop.call_soon(self._look, loop)
-        elif self._due:
-            loop.call_later(PAUSE_S, self._look, loop)
+        left = list(waiting)
+        try:
+            for each in waiting:
+                if _is_over(*each):
+                    left.remove(each)
+        finally:  # also behind an interrupt: the others are waited for still
+            self._waiting += left
+            now = time.monotonic()
+            if len(left) < len(waiting):
+                self._news = now
+            self._due = len(self._waiting) > 0
+            if self._due and now - self._news < SPIN_S:
+                loop.call_soon(self._look, loop)
+            elif self._due:
+                loop.call_later(PAUSE_S, self._look, loop)
 
 
 _watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = weakref.WeakKeyDictionary()

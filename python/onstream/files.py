@@ -65,14 +65,16 @@ def save_npy(
     partial = f"{name}.partial"
     array: list[Array] = []
 
-    def look() -> tuple[Index, str, Index | None]:
+    def look() -> tuple[Index, str, Index | None, Index | None]:
         array.append(_block_of(block))
         place = None if offset is None else _index_of("save_npy", offset, array[0].ndim, "offset")
-        return array[0].shape, _descr_of(array[0].dtype), place
+        return array[0].shape, _descr_of(array[0].dtype), place, None if grid is None else tuple(grid.dims)
 
     rows = _together(world, "save_npy", look)
-    _check_alike("save_npy", [(len(shape), descr) for shape, descr, _ in rows])
-    parts = _parts_of("save_npy", [shape for shape, _, _ in rows], [place for _, _, place in rows], grid)
+    _check_alike("save_npy", [(len(shape), descr) for shape, descr, _, _ in rows])
+    if len({dims for _, _, _, dims in rows}) > 1:
+        raise InvalidArgumentError(f"save_npy: the ranks give different grids: {[dims for _, _, _, dims in rows]}")
+    parts = _parts_of("save_npy", [shape for shape, _, _, _ in rows], [place for _, _, place, _ in rows], grid)
     whole = tuple(max(ends) for ends in zip(*(part.end for part in parts), strict=True))
     _check_tiling("save_npy", parts, whole)
     first, mine = world._members.rank == 0, parts[world._members.rank]
@@ -87,8 +89,7 @@ def save_npy(
                 there = np.lib.format.open_memmap(partial, mode="r+")
             if there.shape != whole or there.dtype != array[0].dtype:
                 raise OSError(f"{partial} is not the file that rank 0 has made: the ranks need one file system")
-            there[mine.slices] = array[0]
-            there.flush()
+            _write_part(partial, there.offset, whole, mine, array[0])
 
     def end() -> None:
         if first:
@@ -140,7 +141,7 @@ def load_npy(
             raise InvalidArgumentError(
                 f"load_npy: cells {mine.offset} to {mine.end} reach beyond an array of shape {whole}"
             )
-        return np.array(found[0][mine.slices])
+        return np.array(found[0][mine.slices], order="C")
 
     parts: list[Array] = []
     _together(world, "load_npy", lambda: parts.append(read()))
@@ -262,6 +263,27 @@ def _make(path: str, dtype: Any, shape: Index) -> None:
             np.save(file, np.empty(shape, dtype))
     else:
         np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
+
+
+def _write_part(path: str, begin: int, whole: Index, part: Part, block: Array) -> None:
+    """Writes a part of an array in C order that begins at byte `begin`: no byte beside it is touched, and a full disk is
+    an OSError, where storing into the mapped file would end the process.
+    """
+    block = np.ascontiguousarray(block)
+    axis = len(whole)  # from here on the part has all of the array: one run of bytes
+    while axis > 0 and part.shape[axis - 1 :] == whole[axis - 1 :]:
+        axis -= 1
+    axis = max(axis - 1, 0)
+    strides = [math.prod(whole[at + 1 :]) * block.itemsize for at in range(len(whole))]
+    with open(path, "r+b", buffering=0) as file:
+        for outer in product(*(range(extent) for extent in part.shape[:axis])):
+            places = [*(at + first for at, first in zip(outer, part.offset, strict=False)), *part.offset[axis:]]
+            left = memoryview(np.ascontiguousarray(block[outer])).cast("B")
+            at = begin + sum(place * stride for place, stride in zip(places, strides, strict=True))
+            while left:
+                done = os.pwrite(file.fileno(), left, at)
+                left, at = left[done:], at + done
+        os.fsync(file.fileno())
 
 
 def _opened(path: str) -> Array:

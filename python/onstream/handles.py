@@ -6,11 +6,12 @@ and blocking ones, run in the order of the calls, and those of different channel
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core, awaiting
-from .errors import InvalidArgumentError, UnsupportedError
+from .errors import AbortedError, ClosedError, InvalidArgumentError, TimeoutError, UnsupportedError
 
 if TYPE_CHECKING:
     from .world import World
@@ -29,6 +30,7 @@ class Handle:
         self._result = result
         self._convert: Callable[[Any], Any] | None = None
         self._error: BaseException | None = None
+        self._settling = threading.Lock()
         self._stream: _core.Stream | None = _lease(world)
 
     def done(self) -> bool:
@@ -57,12 +59,27 @@ class Handle:
         return self.wait()
 
     def _finish(self, stream: _core.Stream) -> None:
+        told: Exception | None = None
         try:
             stream.synchronize()
-            if self._convert is not None:
-                self._result = self._convert(self._result)
         except Exception as error:
-            self._error = error
+            if not stream.idle or isinstance(error, UnsupportedError):
+                raise  # it has not ended
+            told = error
+        with self._settling:  # several threads may wait
+            if self._stream is not None:
+                self._settle(told)
+        if told is not None and self._error is None:
+            raise told  # of another op of this rank, which no other call will tell; the next wait() returns
+
+    def _settle(self, told: Exception | None) -> None:
+        if isinstance(told, (AbortedError, ClosedError, TimeoutError)):
+            self._error = told
+        elif self._convert is not None:
+            try:
+                self._result = self._convert(self._result)
+            except Exception as error:
+                self._error = error
         self._give_back()
 
     def _give_back(self) -> None:
@@ -104,7 +121,12 @@ def start(
 def _lease(world: World) -> _core.Stream:
     """A stream that nobody uses: one given back whose work has ended, else a new one."""
     lent = world._lent_streams
-    for place, stream in enumerate(lent):
+    for _ in range(len(lent)):
+        try:
+            stream = lent.pop(0)
+        except IndexError:  # another thread has it
+            break
         if stream.idle:
-            return lent.pop(place)
+            return stream
+        lent.append(stream)
     return world.stream()

@@ -12,6 +12,7 @@ import pytest
 from rank_threads import LONG_S, pair, pattern, run
 
 import onstream as ons
+from onstream import awaiting
 
 
 def in_loop(body: Callable[[ons.World], Awaitable[Any]]) -> Callable[[ons.World], Any]:
@@ -148,3 +149,23 @@ def test_the_next_event_loop_awaits_as_the_first_did() -> None:
             assert in_loop(lambda _, request=request: _bytes_of(request))(world) == 1
 
     run(1, body)
+
+
+def test_an_interrupt_in_a_look_leaves_the_other_tasks_of_the_loop_waiting() -> None:
+    loop, looks = asyncio.new_event_loop(), 0
+
+    def interrupts() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            raise KeyboardInterrupt
+        return looks > 2
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(awaiting.until(interrupts))
+        begin = time.monotonic()
+        loop.run_until_complete(asyncio.wait_for(awaiting.until(lambda: time.monotonic() > begin + 0.01), LONG_S))
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()

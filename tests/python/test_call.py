@@ -136,12 +136,31 @@ def test_an_exception_that_no_call_has_told_is_raised_by_close() -> None:
     run(1, body)
 
 
+def test_an_exception_that_cannot_tell_its_text_is_told_all_the_same() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    def raises() -> None:
+        raise Mute
+
+    def body(world: ons.World) -> None:
+        stream = world.stream()
+        world.call(raises, stream=stream)
+        with pytest.raises(
+            ons.AbortedError, match="raises of World.call.* raised an exception whose text cannot be had"
+        ):
+            stream.synchronize()
+
+    run(1, body)
+
+
 def test_a_function_that_calls_onstream_is_told() -> None:
     def body(world: ons.World) -> None:
         stream, told = world.stream(), []
 
         def nested() -> None:
-            for call in (stream.synchronize, world.barrier, lambda: world.send(b"x", 0)):
+            for call in (stream.synchronize, world.barrier, world.close, lambda: world.send(b"x", 0)):
                 try:
                     call()
                 except ons.UnsupportedError as error:
@@ -149,7 +168,7 @@ def test_a_function_that_calls_onstream_is_told() -> None:
 
         world.call(nested, stream=stream)
         stream.synchronize()
-        assert len(told) == 3
+        assert len(told) == 4
         assert all("enqueue the op behind the call" in text for text in told)
         world.barrier()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,40 @@ def write_and_read(world: ons.World, file: str) -> None:
 
 def test_processes_write_one_file(tmp_path: Path) -> None:
     run_ranks(tmp_path, 4, [write_and_read], str(tmp_path / "field.npy"), device="host")
+
+
+def a_disk_that_is_full(world: ons.World, folder: str) -> None:
+    file = Path(folder) / "field.npy"
+    ons.save_npy(file, np.full((4, 3), 7.0), world)
+    if world.rank == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    with pytest.raises(ons.SystemError, match=r"on rank 1: OSError: .*File too large"):
+        ons.save_npy(file, np.ones((1 << 18, 3)), world)
+    assert (ons.load_npy(file, world) == 7).all()
+    assert [one.name for one in file.parent.iterdir()] == ["field.npy"]
+
+
+def test_a_rank_that_cannot_write_raises_on_every_rank(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    run_ranks(tmp_path, 2, [a_disk_that_is_full], str(tmp_path / "disk"), device="host")
+
+
+def test_ranks_that_give_different_grids_are_told(tmp_path: Path) -> None:
+    def body(world: ons.World) -> None:
+        grid = world.cartesian((1, 2)) if world.rank == 0 else None
+        with pytest.raises(ons.InvalidArgumentError, match=r"the ranks give different grids: \[\(1, 2\), None\]"):
+            ons.save_npy(tmp_path / "grid.npy", np.ones((2, 2)), world, grid=grid)
+
+    run(2, body)
+
+
+def test_a_part_of_a_file_in_fortran_order_is_contiguous(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.asfortranarray(whole_of(4, 5)))
+
+    def body(world: ons.World) -> None:
+        part = ons.load_npy(tmp_path / "f.npy", world)
+        assert part.flags.c_contiguous
+        world.all_reduce(part)
+        assert (part == whole_of(4, 5)[:2] + whole_of(4, 5)[2:]).all()
+
+    run(2, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -239,3 +240,36 @@ def start_and_await(world: ons.World) -> None:
 
 def test_ranks_that_are_processes_start_and_await(tmp_path: Path) -> None:
     run_ranks(tmp_path, 3, [start_and_await], device="host")
+
+
+def test_threads_may_wait_for_one_handle_of_a_number() -> None:
+    def body(world: ons.World) -> None:
+        handle = world.start.all_reduce(1.0 + world.rank)
+        results: list[Any] = []
+        threads = [threading.Thread(target=lambda: results.append(handle.wait())) for _ in range(4)]
+        if world.rank == 1:
+            time.sleep(0.05)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == [3.0] * 4
+
+    run(2, body)
+
+
+def test_a_fault_of_another_op_is_raised_once_and_is_not_the_end_of_the_collective() -> None:
+    def body(world: ons.World) -> None:
+        stream = world.stream()
+        if world.rank == 0:
+            world.send(np.ones(4), 1, stream=stream)
+        else:
+            world.recv(np.zeros(1), 0, stream=stream)
+        while not stream.idle:
+            time.sleep(0.001)
+        handle = world.start.all_reduce(np.ones(2))
+        with pytest.raises(ons.TruncatedError, match="recv of 8 B from rank 0|does not fit its receive of 8 B"):
+            handle.wait()
+        assert (handle.wait() == 2).all()
+
+    run(2, body)

@@ -59,13 +59,22 @@ struct StreamCall {
   }
 };
 
-std::string text_of(const nb::python_error& error) {
+std::string told_by(const nb::python_error& error) {
   std::string text = concat(nb::str(error.type().attr("__name__")).c_str(), ": ", nb::str(error.value()).c_str());
   nb::object at = nb::borrow(error.traceback());
   if (!at.is_valid() || at.is_none()) return text;
   while (!at.attr("tb_next").is_none()) at = at.attr("tb_next");
   const std::string file = nb::str(at.attr("tb_frame").attr("f_code").attr("co_filename")).c_str();
   return concat(text, " (", file, ":", nb::cast<int>(at.attr("tb_lineno")), ")");
+}
+
+// An exception may not be able to tell its own text.
+std::string text_of(const nb::python_error& error) {
+  try {
+    return told_by(error);
+  } catch (const nb::python_error&) {
+    return "an exception whose text cannot be had";
+  }
 }
 
 void run(const StreamCall& call) {

@@ -23,6 +23,7 @@
 #include "onstream/transport/fabric.hpp"
 #include "op/messages.hpp"
 #include "op/probes.hpp"
+#include "world/calls.hpp"
 
 namespace onstream::python {
 
@@ -84,6 +85,7 @@ PyWorld::~PyWorld() {
 
 void PyWorld::close() {
   if (closed()) return;
+  check_outside_call();
   auto end = take_world();  // from here on no call begins
   const auto besides = stream_ends();
   const std::exception_ptr unreported = run_interruptible(

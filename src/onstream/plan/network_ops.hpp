@@ -1,8 +1,9 @@
 // The sends and receives of a plan whose peers are on other hosts. A launch has one network message for each such peer
 // and direction, however many ops go there: several ops, or a layout with gaps, are packed into it.
 //
-// A launch makes this exchange ahead of its kernel. It waits for the exchanges of its peers alone, and for no kernel,
-// so no circle of ranks can wait for each other.
+// A launch makes this exchange ahead of its kernel. So launches of one plan cannot wait for each other in a circle: an
+// exchange waits for exchanges alone. Two plans that the ranks launch in different orders can, where one host would run
+// them (docs/hosts.md).
 #pragma once
 
 #include <atomic>
