@@ -278,7 +278,7 @@ def _write_part(path: str, begin: int, whole: Index, part: Part, block: Array) -
     with open(path, "r+b", buffering=0) as file:
         for outer in product(*(range(extent) for extent in part.shape[:axis])):
             places = [*(at + first for at, first in zip(outer, part.offset, strict=False)), *part.offset[axis:]]
-            left = memoryview(np.ascontiguousarray(block[outer])).cast("B")
+            left = block[outer].reshape(-1).view(np.uint8).data
             at = begin + sum(place * stride for place, stride in zip(places, strides, strict=True))
             while left:
                 done = os.pwrite(file.fileno(), left, at)
