@@ -7,16 +7,14 @@ which lie on different hosts where the job has several; sums are of all ranks. A
 from __future__ import annotations
 
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from ghosts import time_steps
 
 IN_A_ROW = 8
-BATCHES = 9
 
 
 class Onstream:
@@ -44,17 +42,9 @@ class Mpi:
 
 
 def time_us(library: Any, step: Callable[[], Any], rounds: int) -> float:
-    """The median over batches of the time of a step."""
-    times = []
     for _ in range(2):
         step()
-    for _ in range(BATCHES):
-        library.barrier()
-        begin = time.perf_counter()
-        for _ in range(rounds):
-            step()
-        times.append((time.perf_counter() - begin) / rounds * 1e6)
-    return statistics.median(times)
+    return time_steps(library, step, rounds)
 
 
 def pattern(nbytes: int) -> np.ndarray:

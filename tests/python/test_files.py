@@ -190,7 +190,7 @@ def a_disk_that_is_full(world: ons.World, folder: str) -> None:
     assert [one.name for one in file.parent.iterdir()] == ["field.npy"]
 
 
-def test_a_rank_that_cannot_write_raises_on_every_rank(tmp_path: Path) -> None:
+def test_a_full_disk_raises_on_every_rank(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     run_ranks(tmp_path, 2, [a_disk_that_is_full], str(tmp_path / "disk"), device="host")
 
