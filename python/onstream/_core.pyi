@@ -138,9 +138,9 @@ class Request:
 
     def __await__(self) -> Generator[object, None, int]:
         """
-        `await request`: the message's bytes, once it has ended. Other tasks of the event loop run meanwhile. Raises as
-        wait(), and TimeoutError after timeout_s. A task that is cancelled, or whose asyncio.timeout() passes, leaves the
-        request as it is, under way: await it again, or wait().
+        `await request`: the message's bytes, once it has ended. Other tasks of the event loop run meanwhile.
+        Raises as wait(), and TimeoutError after timeout_s. A task that is cancelled, or whose asyncio.timeout()
+        passes, leaves the request as it is, under way: await it again, or wait().
         """
 
     @property

@@ -1,8 +1,8 @@
 """`await` of requests and handles: one watch for each event loop asks those that its tasks await whether they have ended.
 
 Between two looks the loop runs its other tasks. The looks follow each other closely for SPIN_S after the last news, then
-once in PAUSE_S. A look at a message of more than LARGE_BYTES may copy it, so a thread of the loop's executor does that. A task that stops to wait, as it is cancelled, is forgotten at the next look, and nothing
-happens to the op.
+once in PAUSE_S. A look at a message of more than LARGE_BYTES may copy it, so a thread of the loop's executor does that.
+A task that stops to wait, as it is cancelled, is forgotten at the next look, and nothing happens to the op.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ class _Watch:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting, self._waiting = self._waiting, []
-        left = list(waiting)
+        before, left = len(waiting), []
         try:
-            for each in waiting:
-                if _is_over(*each):
-                    left.remove(each)
+            while waiting:
+                if not _is_over(*waiting[-1]):
+                    left.append(waiting[-1])
+                waiting.pop()
         finally:  # also behind an interrupt: the others are waited for still
-            self._waiting += left
+            self._waiting += left + waiting
             now = time.monotonic()
-            if len(left) < len(waiting):
+            if len(self._waiting) < before:
                 self._news = now
             self._due = len(self._waiting) > 0
             if self._due and now - self._news < SPIN_S:

@@ -8,25 +8,16 @@ from . import _arrays, _core, scalars
 from .errors import InvalidArgumentError
 from .handles import Handle, start
 from .neighbours import Neighbourhood
-from .uneven import Uneven
+from .uneven import OtherWay
 
 if TYPE_CHECKING:
     from .collectives import Op
-    from .world import World
 
 
-class Started(Uneven):
+class Started(OtherWay):
     """The collectives of a team, which return a Handle and do not block. Numbers and functions as plain calls have them."""
 
     _stream_of_numbers = None  # the handle's
-
-    def __init__(self, of: Uneven) -> None:
-        self._of = of
-        self._members = of._members
-
-    @property
-    def _home(self) -> World:
-        return self._of._home
 
     def barrier(self, *, channel: int = 0) -> Handle:
         """Starts a barrier of the ranks, which has ended once all ranks have started it. wait() returns None."""
@@ -34,12 +25,6 @@ class Started(Uneven):
 
     def neighbourhood(self, *_: Any, **__: Any) -> Neighbourhood:
         raise InvalidArgumentError("start: a neighbourhood is made by all ranks together, and its ranks wait for it")
-
-    def __repr__(self) -> str:
-        return f"<Started: {self._of!r}>"
-
-    def _run_plain(self, *_: Any) -> bool:
-        return False
 
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         there = [span for span in spans if span is not None]

@@ -7,12 +7,15 @@ of one dimension. A rank may have none. Each call checks the counts against its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _arrays
 from .collectives import Collectives, Op
 from .errors import InvalidArgumentError
 from .neighbours import bytes_of, check_reach, offsets_of, row_bytes, unit_of
+
+if TYPE_CHECKING:
+    from .world import World
 
 
 class Uneven(Collectives):
@@ -177,3 +180,21 @@ class Uneven(Collectives):
 def _rows(span: _arrays.Span) -> str:
     rows = span.shape[0] if span.shape else 1
     return f"{rows} elements" if len(span.shape) < 2 else f"{rows} rows"
+
+
+class OtherWay(Uneven):
+    """The collectives of a team or a world in another way than at once: its subclasses say in _run() in which."""
+
+    def __init__(self, of: Uneven) -> None:
+        self._of = of
+        self._members = of._members
+
+    @property
+    def _home(self) -> World:
+        return self._of._home
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._of!r}>"
+
+    def _run_plain(self, *_: Any) -> bool:
+        return False

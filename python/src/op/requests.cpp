@@ -409,13 +409,9 @@ void bind_requests(nb::module_& m) {
           "__await__",
           [](const nb::object& self) { return nb::module_::import_("onstream.awaiting").attr("of_request")(self); },
           nb::sig("def __await__(self) -> collections.abc.Generator[object, None, int]"),
-          "`await request`: the message's bytes, once it has ended. Other tasks of the event loop run meanwhile. "
-          "Raises "
-          "as\n"
-          "wait(), and TimeoutError after timeout_s. A task that is cancelled, or whose asyncio.timeout() passes, "
-          "leaves "
-          "the\n"
-          "request as it is, under way: await it again, or wait().")
+          "`await request`: the message's bytes, once it has ended. Other tasks of the event loop run meanwhile.\n"
+          "Raises as wait(), and TimeoutError after timeout_s. A task that is cancelled, or whose asyncio.timeout()\n"
+          "passes, leaves the request as it is, under way: await it again, or wait().")
       .def_prop_ro("_timeout_s", &PyRequest::timeout_s)
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
       .def_prop_ro(
