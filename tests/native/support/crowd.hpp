@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <deque>
@@ -114,10 +115,14 @@ class CrowdGroup : public HostGroup {
     return *reinterpret_cast<T*>(together_->room.data());
   }
 
-  // There are many more threads than cores: a waiting thread yields at once.
+  // There are thousands of threads to a core: a waiting one yields at once, and then sleeps longer each round, or those
+  // that wait leave no time to those that move the data.
   static bool pause(std::uint32_t round, std::uint32_t) {
     constexpr std::uint32_t kYields = 4;
-    return HostGroup::pause(round < kYields ? 0 : ~0u, round < kYields ? 0 : 1);
+    constexpr std::uint32_t kLongestUs = 20'000;
+    if (round < kYields) return HostGroup::pause(0, 0);
+    std::this_thread::sleep_for(std::chrono::microseconds(std::min(50 * (round - kYields + 1), kLongestUs)));
+    return true;
   }
 
   // Words by turns, as threads of a GPU copy.
