@@ -205,9 +205,14 @@ class Collective::Implementation {
 
   collective::CachedCall find_again(const CollectiveCall& call) {
     check_world(call);
-    collective::Channel* const channel = checks_ ? nullptr : channels_.find(call.channel);
+    if (checks_) return {};
+    if (network_ != nullptr) {
+      if (!channels_.has(call.channel)) return {};
+      return runner_.find_again(network_->order(call.channel), network_->recent(call.channel), nullptr, call);
+    }
+    collective::Channel* const channel = channels_.find(call.channel);
     if (channel == nullptr) return {};
-    return runner_.find_again(channel->order, channel->recent, channel->budget(), call);
+    return runner_.find_again(channel->order, channel->recent, &channel->budget(), call);
   }
 
   struct Ready {
@@ -222,16 +227,21 @@ class Collective::Implementation {
     if (has_nothing_to_do(call)) return {};
     if (network_ != nullptr) {
       channels_.check_number(call.channel);
-      return {&network_->order(call.channel),
-              std::make_shared<const collective::CompiledCall>(network_->compile(call))};
+      return kept(call, buffers, network_->order(call.channel), network_->recent(call.channel),
+                  network_->compile(call));
     }
     collective::Channel& channel = channels_.of(call);
-    auto work = std::make_shared<const collective::CompiledCall>(compile_next(channel, call));
+    return kept(call, buffers, channel.order, channel.recent, compile_next(channel, call));
+  }
+  // The work, which equal calls find again.
+  Ready kept(const CollectiveCall& call, const collective::Buffers& buffers, collective::Order& order,
+             collective::CallCache& recent, collective::CompiledCall compiled) const {
+    auto work = std::make_shared<const collective::CompiledCall>(std::move(compiled));
     if (!checks_) {
-      const std::lock_guard lock(channel.order.mutex);
-      channel.recent.keep(call, buffers, work);
+      const std::lock_guard lock(order.mutex);
+      recent.keep(call, buffers, work);
     }
-    return {&channel.order, std::move(work)};
+    return {&order, std::move(work)};
   }
 
   // For plans of ranks of several hosts.

@@ -30,8 +30,8 @@ void Channels::meet(int count) {
 }
 
 void Channels::check_number(int number) const {
-  require(number >= 0 && static_cast<std::size_t>(number) < places_.size(), "channel ", number,
-          " does not exist; there are ", places_.size(), is_team_ ? " of this team" : " (collective_channels)");
+  require(has(number), "channel ", number, " does not exist; there are ", places_.size(),
+          is_team_ ? " of this team" : " (collective_channels)");
 }
 
 Channel& Channels::of(const CollectiveCall& call) {

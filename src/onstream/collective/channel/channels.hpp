@@ -24,6 +24,7 @@ class Channels {
   void meet(int count);
   bool is_team() const { return is_team_; }
 
+  bool has(int number) const { return number >= 0 && static_cast<std::size_t>(number) < places_.size(); }
   void check_number(int number) const;  // throws invalid_argument
   // Null: there is none yet.
   Channel* find(int number) const {

@@ -36,12 +36,12 @@ Looked Runner::check_buffer(const CollectiveCall& call, const char* what, const 
   return {address, info, frees};
 }
 
-CachedCall Runner::find_again(Order& order, CallCache& recent, BlockBudget::BudgetShare& budget,
+CachedCall Runner::find_again(Order& order, CallCache& recent, BlockBudget::BudgetShare* budget,
                               const CollectiveCall& call) const {
   std::unique_lock held(order.mutex);
   const CompiledCall* const work = recent.find(call, *device_);
   if (work == nullptr) return {};
-  if (!budget.takes_next_call(work->most)) {  // calls have another number of blocks now
+  if (budget != nullptr && !budget->takes_next_call(work->most)) {  // calls have another number of blocks now
     recent.forget();
     return {};
   }

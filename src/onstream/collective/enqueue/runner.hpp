@@ -51,8 +51,9 @@ class Runner {
   // Looks at the memory there. Throws invalid_argument for a buffer that no collective of this call can take.
   Looked check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
 
-  // Looks for the call among the newest of the order, whose calls have as many blocks as `budget` has for them.
-  CachedCall find_again(Order& order, CallCache& recent, BlockBudget::BudgetShare& budget,
+  // Looks for the call among the newest of the order, whose calls have as many blocks as `budget` has for them; null:
+  // they have none.
+  CachedCall find_again(Order& order, CallCache& recent, BlockBudget::BudgetShare* budget,
                         const CollectiveCall& call) const;
 
   // Each takes the order's mutex; empty work takes no place in the order.

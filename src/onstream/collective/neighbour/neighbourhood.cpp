@@ -131,6 +131,7 @@ class Neighbourhood::Implementation {
   }
 
   collective::Order& order() { return channel_ == nullptr ? network_order_ : channel_->order; }
+  collective::CallCache& recent() { return channel_ == nullptr ? network_recent_ : channel_->recent; }
   // The same on all ranks, and different for each.
   std::uint64_t number() const {
     return channel_ == nullptr ? static_cast<std::uint64_t>(lease_->first()) + 1 : channel_->number();
@@ -193,9 +194,9 @@ class Neighbourhood::Implementation {
   // --- work ---
 
   collective::CachedCall find_again(const CollectiveCall& call) {
-    if (channel_ == nullptr || checking_ != nullptr) return {};
+    if (checking_ != nullptr) return {};
     check_world(call);
-    return runner_.find_again(channel_->order, channel_->recent, channel_->budget(), call);
+    return runner_.find_again(order(), recent(), channel_ == nullptr ? nullptr : &channel_->budget(), call);
   }
 
   // Compares the call with those of the other ends, in the checking mode.
@@ -203,9 +204,9 @@ class Neighbourhood::Implementation {
     const CheckedCall good = checked(call);
     if (checking_ != nullptr) checking_->check(*fabric_, call, edges_);
     auto work = std::make_shared<const CompiledCall>(prepare(call, good.parts));
-    if (channel_ != nullptr && checking_ == nullptr && !work->empty()) {
-      const std::lock_guard lock(channel_->order.mutex);
-      channel_->recent.keep(call, good.buffers, work);
+    if (checking_ == nullptr && !work->empty()) {
+      const std::lock_guard lock(order().mutex);
+      recent().keep(call, good.buffers, work);
     }
     return work;
   }
@@ -242,8 +243,9 @@ class Neighbourhood::Implementation {
       moves.push_back({edges_.in[j].rank, nullptr, output + parts.in[j].offset, parts.in[j].bytes});
     }
     if (moves.empty()) return {};
-    const collective::ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first(), &ranks_, 0, 0};
-    return collective::work_of(std::make_shared<const collective::NetworkProgram>(place, *spares_, call, moves), call);
+    const collective::ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first(), &ranks_, 0};
+    auto program = std::make_shared<const collective::NetworkProgram>(place, *spares_, call, moves);
+    return collective::work_of(std::move(program), call, true);
   }
 
   template <int kMost>
@@ -327,6 +329,7 @@ class Neighbourhood::Implementation {
   std::shared_ptr<lane::NetworkLanes> lanes_;  // of one of several
   std::shared_ptr<lane::NetworkLanes::LaneLease> lease_;
   collective::Order network_order_;
+  collective::CallCache network_recent_;
   std::shared_ptr<collective::ScratchPool> spares_;
 };
 

@@ -21,18 +21,18 @@ const Kernel& program_kernel() {
   return kernel;
 }
 
-// Above it two exchanges of parts take less time than one of everything.
-constexpr std::uint64_t kSmallBytes = 8192;
+constexpr std::size_t kMostKept = std::size_t{64} << 10;  // bytes of scratch that a call keeps for equal ones
 
 }  // namespace
 
-CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call) {
+CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call, bool small) {
   CompiledCall work;
   KernelLaunch launch;
   launch.set(program_kernel(), RunProgram{program.get()}, {1, 1});
   work.add(std::move(launch));
   work.keep(std::move(program));
   work.buffers = {call.input, call.output};
+  work.by_lines = small;
   return work;
 }
 
@@ -68,13 +68,15 @@ void NetworkCollectives::check(const CollectiveCall& call) {
 }
 
 CompiledCall NetworkCollectives::compile(const CollectiveCall& call) const {
-  const ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first() + call.channel, &ranks_,
-                           rank_,   kSmallBytes};
-  return work_of(std::make_shared<const NetworkProgram>(place, *spares_, call), call);
+  const ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first() + call.channel, &ranks_, rank_};
+  const std::size_t ranks = ranks_.size();
+  const bool small = call.count * size_of(call.type) * ranks <= kMostKept;
+  return work_of(std::make_shared<const NetworkProgram>(place, *spares_, call), call, small);
 }
 
 std::string NetworkCollectives::explain(const CollectiveCall& call) const {
-  const bool large = call.kind == OpKind::all_reduce && call.count * size_of(call.type) > kSmallBytes;
+  const bool large = call.kind == OpKind::all_reduce &&
+                     !NetworkProgram::is_one_exchange(call.count * size_of(call.type), ranks_.size());
   return concat(words_of(call), " on ", ranks_.size(), " ranks of several hosts: messages of every rank to every other",
                 large ? ", parts to their owners and sums to all" : "", " (path net)");
 }

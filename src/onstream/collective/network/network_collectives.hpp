@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "onstream/collective/check/checking.hpp"
+#include "onstream/collective/enqueue/call_cache.hpp"
 #include "onstream/collective/enqueue/compiled_call.hpp"
 #include "onstream/collective/enqueue/runner.hpp"
 #include "onstream/collective/resource/scratch_pool.hpp"
@@ -15,8 +16,8 @@ namespace onstream::collective {
 
 class NetworkProgram;
 
-// The program as work for a stream or a host.
-CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call);
+// The program as work for a stream or a host. Equal calls find it again if it is small.
+CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call, bool small);
 
 class NetworkCollectives {
  public:
@@ -29,6 +30,7 @@ class NetworkCollectives {
   // The same on all ranks of the team, and different for each.
   std::uint64_t number() const { return static_cast<std::uint64_t>(lease_->first()) + 1; }
   Order& order(int channel) { return at(channel).order; }
+  CallCache& recent(int channel) { return at(channel).recent; }
   Checking& checking(int channel) { return *at(channel).checking; }  // with parameter collective_check
   // Throws unsupported for a call that it cannot do.
   static void check(const CollectiveCall& call);
@@ -38,6 +40,7 @@ class NetworkCollectives {
  private:
   struct NetworkChannel {
     Order order;
+    CallCache recent;
     std::unique_ptr<Checking> checking;
   };
   NetworkChannel& at(int channel) { return *channels_.at(static_cast<std::size_t>(channel)); }

@@ -40,13 +40,20 @@ void NetworkProgram::make() {
   switch (call_.kind) {
     case OpKind::barrier: return meet();
     case OpKind::all_reduce:
-      return bytes() <= place_.small_bytes || size() == 1 ? all_reduce_small() : all_reduce_large();
+      return is_one_exchange(bytes(), place_.ranks->size()) ? all_reduce_small() : all_reduce_large();
     case OpKind::reduce: return reduce();
     case OpKind::reduce_scatter: return reduce_scatter();
     case OpKind::scan: return scan(false);
     case OpKind::exclusive_scan: return scan(true);
     default: return move();
   }
+}
+
+bool NetworkProgram::is_one_exchange(std::size_t bytes, std::size_t ranks) {
+  constexpr double kTripBytes = 65536;  // that go over in the time of a trip
+  constexpr double kAddTime = 0.4;      // of a byte, by the time in which it goes over
+  const auto n = static_cast<double>(ranks);
+  return ranks == 1 || static_cast<double>(bytes) * (n - 1) / n * (n - 2 + kAddTime * (n - 1)) <= kTripBytes;
 }
 
 std::byte* NetworkProgram::scratch(std::size_t bytes) { return kept_.emplace_back(spares_.lease(bytes)).get(); }

@@ -3,7 +3,7 @@
 //
 // Moves are one exchange of every rank with every other. A small sum is one exchange of all inputs, which every rank
 // adds for itself; a large one has each rank add its part of all inputs, and give its sums to all. Either way each
-// element is added in the order of the ranks, in one place.
+// element is added in the order of the ranks.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,6 @@ struct ProgramPlace {
   int lane;
   const std::vector<int>* ranks;  // of the world, by place in the team; used while the program is made
   int rank;                       // in the team
-  std::uint64_t small_bytes;      // a larger sum has two exchanges
 };
 
 class NetworkProgram {
@@ -41,6 +40,10 @@ class NetworkProgram {
   NetworkProgram(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
                  const std::vector<EdgeMove>& moves);
   void run() const;
+
+  // Whether a sum of so many bytes takes one exchange of whole inputs. Two exchanges cost another trip, but each rank
+  // gives 2 (n - 1) / n of its bytes instead of n - 1, and adds (n - 1) / n of them instead of n - 1.
+  static bool is_one_exchange(std::size_t bytes, std::size_t ranks);
 
  private:
   struct Phase {

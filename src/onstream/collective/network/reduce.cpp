@@ -28,13 +28,21 @@ void for_packs(std::size_t bytes, const Each& each) {
   for (std::size_t at = 0; at < bytes; at += kStep) each(at, std::min(kStep, bytes - at));
 }
 
+// Whole packs are read where they lie.
 template <class Rule>
 void reduce_as(const CollectiveCall& call, std::byte* out, std::span<const std::byte* const> inputs, std::size_t bytes,
                int ranks) {
   for_packs<Rule>(bytes, [&](std::size_t at, std::size_t now) {
     Adding<Rule> sums;
-    sums.start(load<Rule>(inputs[0] + at, now));
-    for (std::size_t i = 1; i < inputs.size(); ++i) sums.take(call.op, load<Rule>(inputs[i] + at, now));
+    const auto each = [&](const auto& of) {
+      sums.start(of(inputs[0] + at));
+      for (std::size_t i = 1; i < inputs.size(); ++i) sums.take(call.op, of(inputs[i] + at));
+    };
+    if (now == Adding<Rule>::kData) {
+      each([](const std::byte* in) { return in; });
+    } else {
+      each([&](const std::byte* in) { return load<Rule>(in, now); });
+    }
     const Pack<kPack> result = sums.finish(call.op, static_cast<std::uint32_t>(ranks));
     std::memcpy(out + at, &result, now);
   });
