@@ -126,8 +126,7 @@ std::byte* MappedSegment::peer(int rank) const {
   if (its.here == nullptr) {
     fail(ErrorCode::unsupported, "rank ", rank_, " cannot load and store rank ", rank, "'s part of segment ", number_,
          ": ", its.why_not,
-         its.on_other_host ? ", which put, get and signals do not reach in this version; messages do"
-                           : "; put, get and signals reach it through its owner");
+         "; put, get and signals reach it through its owner");
   }
   return its.here;
 }

@@ -1,12 +1,11 @@
 #include "onstream/lane/remote/remote_lanes.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/zero_pages.hpp"
 #include "onstream/lane/remote/remote_end.hpp"
 
 namespace onstream::lane {
@@ -37,10 +36,7 @@ std::byte* RemoteLanes::outbox(std::size_t bytes) {
   const std::size_t need = (bytes + kAligned - 1) / kAligned * kAligned;
   if (need > room_) {
     const std::size_t slab = std::max(kSlab, need);
-    void* const made =
-        ::mmap(nullptr, slab, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (made == MAP_FAILED) fail_errno(concat("no ", slab, " B for what goes to ranks of other hosts"));
-    outboxes_.emplace_back(static_cast<std::byte*>(made), [slab](std::byte* memory) { ::munmap(memory, slab); });
+    outboxes_.push_back(zero_pages(slab, "messages to ranks of other hosts"));
     free_ = outboxes_.back().get();
     room_ = slab;
   }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <tuple>
 
 #include "onstream/base/error.hpp"
 #include "onstream/one_sided/kernel/kernels.hpp"
@@ -47,18 +48,34 @@ Proxy::Proxy(Fabric& fabric, std::shared_ptr<Lent> lent)
       slot_bytes_(sizeof(ProxyRequest) + chunk_bytes_),
       slots_(fabric.segment(kSlots * slot_bytes_ * static_cast<std::size_t>(fabric.size()), MemoryKind::pinned)),
       locks_(device_->allocate(sizeof(std::uint64_t) * static_cast<std::size_t>(fabric.size()), MemoryKind::device)),
-      stream_(device_->create_stream()),
-      thread_(quiet_thread([this] { serve(); })) {}
+      stream_(device_->create_stream()) {
+  if (fabric_.network() != nullptr) {
+    remote_ = std::make_unique<RemoteSlots>(fabric_, [this](int asker, const ProxyRequest& request, std::byte* data) {
+      return perform_remote(asker, request, data);
+    });
+  }
+  bool alone = true;
+  for (int peer = 0; peer < fabric_.size(); ++peer)
+    alone = alone && (peer == fabric_.rank() || fabric_.is_remote(peer));
+  if (!alone) thread_ = quiet_thread([this] { serve(); });
+}
 
 Proxy::~Proxy() {
   stopping_.store(true, std::memory_order_relaxed);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
+  remote_.reset();
   let_go_of(*device_, stream_);
 }
 
 ProxyRequest* Proxy::slot(int peer, std::size_t number) const {
+  if (remote(peer)) return remote_->slot(peer, number);
   const std::size_t before = kSlots * static_cast<std::size_t>(fabric_.rank()) + number;
   return reinterpret_cast<ProxyRequest*>(slots_->peer(peer) + slot_bytes_ * before);
+}
+
+std::shared_ptr<const void> Proxy::memory() const {
+  using Memories = std::tuple<std::shared_ptr<Segment>, std::shared_ptr<Memory>, std::shared_ptr<std::byte>>;
+  return std::make_shared<const Memories>(slots_, locks_, remote_ == nullptr ? nullptr : remote_->memory());
 }
 
 // Looks without rest for a moment after each request, then every 50 us (HostGroup::pause).
@@ -107,6 +124,17 @@ void Proxy::perform(int asker, const ProxyRequest& request, std::byte* data) {
   if (missing.empty()) return;
   throw RefusedRequest{concat(errand_text(whole, bytes), " by rank ", asker, " is for ",
                               lent_name(id, whole.address, fabric_.rank()), ", ", missing)};
+}
+
+// With the network in hand. A request that is refused has no receipt: its asker hears of the failure.
+bool Proxy::perform_remote(int asker, const ProxyRequest& request, std::byte* data) {
+  try {
+    perform(asker, request, data);
+    return true;
+  } catch (const RefusedRequest& refusal) {
+    fabric_.abort_untold(refusal.story);
+    return false;
+  }
 }
 
 std::size_t Proxy::checked(const ProxyRequest& request) const {

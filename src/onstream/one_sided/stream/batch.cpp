@@ -42,11 +42,11 @@ bool lie_together(const Step& copy, const Step& store) {
          (copy.source | copy.target | store.target) % kWord == 0;
 }
 
-// Calls claim(begin, end) for each kSlots chunks. One claim for all would keep other streams waiting for long, and on a
-// GPU, where two streams may share a hardware queue, hold up the very launches that they wait for.
+// Calls claim(begin, end) for as many chunks as there are slots. One claim for all would keep other streams waiting for
+// long, and on a GPU, where two streams may share a hardware queue, hold up the very launches that they wait for.
 template <class Claim>
-void each_claim(const Proxy& proxy, std::size_t bytes, const Claim& claim) {
-  const std::size_t most = Proxy::kSlots * proxy.chunk_bytes();
+void each_claim(const Proxy& proxy, int peer, std::size_t bytes, const Claim& claim) {
+  const std::size_t most = proxy.slots(peer) * proxy.chunk_bytes(peer);
   for (std::size_t begin = 0; begin < bytes; begin += most) claim(begin, std::min(begin + most, bytes));
 }
 
@@ -78,11 +78,12 @@ void Batch::put(const Remote& to, const void* source, std::size_t bytes) {
   require(source != nullptr, "put: the source of ", bytes, " B is a null pointer");
   if (!asks_proxy(to)) return add_copy(target, address_of(source), bytes, to.rank, address_of(source));
   const Proxy& proxy = one_sided_->proxy();
-  each_claim(proxy, bytes, [&](std::size_t begin, std::size_t end) {
+  const std::size_t chunk = proxy.chunk_bytes(to.rank);
+  each_claim(proxy, to.rank, bytes, [&](std::size_t begin, std::size_t end) {
     std::size_t slots = 0;
     claim_proxy(to.rank);
-    for (std::size_t done = begin; done < end; done += proxy.chunk_bytes(), ++slots) {
-      const std::size_t now = std::min(proxy.chunk_bytes(), end - done);
+    for (std::size_t done = begin; done < end; done += chunk, ++slots) {
+      const std::size_t now = std::min(chunk, end - done);
       const std::uint64_t from = address_of(source) + done;
       add_copy(address_of(proxy.data(to.rank, slots)), from, now, to.rank, from);
       ask_proxy(to.rank, slots, {asked_of(to, ProxyWork::put), target + done, now, 0});
@@ -98,15 +99,16 @@ void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
   require(destination != nullptr, "get: the destination of ", bytes, " B is a null pointer");
   if (!asks_proxy(from)) return add_copy(address_of(destination), source, bytes, from.rank, address_of(destination));
   const Proxy& proxy = one_sided_->proxy();
-  each_claim(proxy, bytes, [&](std::size_t begin, std::size_t end) {
-    const auto bytes_at = [&](std::size_t done) { return std::min(proxy.chunk_bytes(), end - done); };
+  const std::size_t chunk = proxy.chunk_bytes(from.rank);
+  each_claim(proxy, from.rank, bytes, [&](std::size_t begin, std::size_t end) {
+    const auto bytes_at = [&](std::size_t done) { return std::min(chunk, end - done); };
     std::size_t slots = 0;
     claim_proxy(from.rank);
-    for (std::size_t done = begin; done < end; done += proxy.chunk_bytes(), ++slots) {
+    for (std::size_t done = begin; done < end; done += chunk, ++slots) {
       ask_proxy(from.rank, slots, {asked_of(from, ProxyWork::get), source + done, bytes_at(done), 0});
     }
     for (std::size_t slot = 0; slot < slots; ++slot) {
-      const std::size_t done = begin + slot * proxy.chunk_bytes();
+      const std::size_t done = begin + slot * chunk;
       const std::uint64_t to = address_of(destination) + done;
       await_proxy(from.rank, slot);
       add_copy(to, address_of(proxy.data(from.rank, slot)), bytes_at(done), from.rank, to);
@@ -293,6 +295,7 @@ std::uint64_t Batch::asked_of(const Remote& place, ProxyWork work) {
 }
 
 void Batch::claim_proxy(int peer) {
+  one_sided_->proxy().open(peer);
   Step step = store_step(address_of(one_sided_->proxy().lock(peer)), 1, 8);
   step.kind = StepKind::claim;
   step.peer = peer;
