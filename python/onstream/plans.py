@@ -327,6 +327,7 @@ class Plan:
 
     @property
     def name(self) -> str:
+        """The name that World.plan() or halo() was given."""
         return self._core.name
 
     @property
@@ -336,6 +337,7 @@ class Plan:
 
     @property
     def kernels_per_launch(self) -> int:
+        """How many kernels one launch starts."""
         return self._core.kernels_per_launch
 
     def times(self) -> list[_core.OpTime]:

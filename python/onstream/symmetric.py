@@ -68,14 +68,17 @@ class SymmetricArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """As of a numpy array."""
         return self._layout.shape
 
     @property
     def dtype(self) -> Any:
+        """The element type that it was made with."""
         return self._piece.dtype
 
     @property
     def nbytes(self) -> int:
+        """Bytes of its elements, on each rank."""
         return self._layout.size * self._item_bytes
 
     def __len__(self) -> int:
@@ -278,6 +281,7 @@ class SymmetricArray:
 
     @property
     def piece(self) -> Piece:
+        """The memory that it is a part of."""
         return self._piece
 
     @property

@@ -176,6 +176,7 @@ class Team(Teams):
 
     @property
     def size(self) -> int:
+        """How many ranks it has."""
         return self._members.size
 
     def sync(self) -> None:

@@ -174,7 +174,7 @@ class World(Messages, Probes, Teams):
     # --- the program's own work on streams, and capture ---
 
     def call(self, function: Callable[..., Any], *args: Any, stream: Any = None, **keywords: Any) -> None:
-        """Calls function(*args, **keywords) in the order of the stream: behind its work so far, before its later work.
+        """Calls `function(*args, **keywords)` in the order of the stream: behind its work so far, before its later work.
 
         Does not block. In a capture() the captured stream is the default, and each launch of the graph calls the function
         again: so numpy arithmetic between ops becomes a part of the step. The stream, or the graph, keeps the arguments;
@@ -260,6 +260,7 @@ class Segment:
 
     @property
     def kind(self) -> str:
+        """The kind of its memory, as World.empty() takes it."""
         return self._blocks.kind
 
     def local(self, dtype: Any = "uint8") -> Any:
