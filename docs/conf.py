@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -18,7 +19,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_copyright = html_copy_source = False
 nitpicky = True
-smartquotes = False
+smartquotes_action = "D"  # dashes, no quotes
 default_role = "code"  # docstrings write `name`, as pages do
 add_module_names = False
 autodoc_typehints = "signature"
@@ -41,14 +42,14 @@ def shorten_signature(_app: Any, _what: str, _name: str, _object: Any, _options:
     return found[0], found[1] or None
 
 
-def mend_docstring(_app: Any, what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Docstrings as Sphinx would have them: a number has those of its class, values no types before a colon, and
-    `registration_...` is no link."""
+def mend_docstring(_app: Any, what: str, name: str, value: Any, _options: Any, lines: list[str]) -> None:
+    """Docstrings as Sphinx would have them: napoleon takes a value's words before a colon for its type, a number has the
+    words of its class, and `registration_...` is no link."""
     if name == "onstream.any_source":
         lines[:] = ModuleAnalyzer.for_module("onstream.probes").find_attr_docs()["", "any_source"]
-    if what in ("property", "attribute", "data"):
-        lines[:] = [re.sub(r":(?= )", "\\:", line) for line in lines if not line.startswith("(self) ->")]
-    lines[:] = [re.sub(r"(?<=\w)_(?=\.)", r"\_", line) for line in lines]
+    elif what in ("property", "data"):
+        lines[:] = (inspect.getdoc(value) or "").splitlines()
+    lines[:] = [re.sub(r"(?<=\w)_(?=\.)", r"\_", line) for line in lines if not line.startswith("(self) ->")]
 
 
 def find_public(app: Any, env: Any, node: Any, content: Any) -> Any:
@@ -63,4 +64,4 @@ def find_public(app: Any, env: Any, node: Any, content: Any) -> Any:
 def setup(app: Any) -> None:
     app.connect("autodoc-process-signature", shorten_signature)
     app.connect("missing-reference", find_public)
-    app.connect("autodoc-process-docstring", mend_docstring, priority=100)  # before napoleon
+    app.connect("autodoc-process-docstring", mend_docstring, priority=900)  # behind napoleon

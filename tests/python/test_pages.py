@@ -170,6 +170,74 @@ def test_every_public_name_says_what_it_is() -> None:
     assert silent == []
 
 
+# The calls that programs make most; those that are compiled have their sections on the page of messages or of the world.
+CALLED_MOST = [
+    "init",
+    "run_threads",
+    "World.empty",
+    "World.segment",
+    "World.heap",
+    "World.team",
+    "World.split",
+    "World.plan",
+    "World.halo",
+    "World.call",
+    "World.capture",
+    "World.wait_all",
+    "World.wait_any",
+    "World.probe",
+    "World.recv_new",
+    "World.sendrecv_replace",
+    "World.send_object",
+    "World.recv_object",
+    "World.broadcast_object",
+    "World.all_reduce",
+    "World.reduce",
+    "World.scan",
+    "World.reduce_scatter",
+    "World.broadcast",
+    "World.all_gather",
+    "World.gather",
+    "World.scatter",
+    "World.all_to_all",
+    "World.all_gather_v",
+    "World.all_to_all_v",
+    "World.neighbourhood",
+    "PlanBuilder.send",
+    "PlanBuilder.recv",
+    "Plan.launch",
+    "Segment.put",
+    "Segment.get",
+    "Segment.wait",
+    "SymmetricArray.put",
+    "SymmetricArray.get",
+    "SymmetricArray.atomic",
+]
+COMPILED = ("send", "recv", "sendrecv", "isend", "irecv", "barrier")
+
+
+@pytest.mark.parametrize("name", CALLED_MOST)
+def test_a_call_tells_each_parameter_its_result_and_its_errors(name: str) -> None:
+    owner, _, member = name.partition(".")
+    function = getattr(getattr(ons, owner), member) if member else getattr(ons, owner)
+    signature = inspect.signature(function)
+    sections = dict(re.findall(r"^(\w+)\n-{5,}\n(.*?)(?=\n\w+\n-{5,}\n|\Z)", inspect.getdoc(function), re.S | re.M))
+    heads = re.findall(r"^(\S.*?)(?: : .+)?$", sections["Parameters"], re.MULTILINE)
+    told = [word.lstrip("*") for head in heads for word in head.split(", ")]
+    assert sorted(told) == sorted(one for one in signature.parameters if one != "self")
+    assert ("Returns" in sections) == (signature.return_annotation not in (None, "None"))
+    assert "Raises" in sections or name == "World.plan"
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_call_has_each_parameter_and_its_errors_on_its_page(name: str) -> None:
+    (body,) = re.findall(rf"automethod:: onstream\.World\.{name}\n\n(.*?)(?=\n\n\.\.|\n\n?```)", REFERENCE, re.DOTALL)
+    signature = getattr(ons.World, name).__doc__.partition("->")[0]
+    parameters = re.findall(r"(\w+): ", signature)
+    assert re.findall(r":param (?:\w+ )?(\w+):", body) == parameters
+    assert ":raises " in body
+
+
 def test_the_cpp_reference_has_every_public_header_once() -> None:
     pages = "".join(page.read_text() for page in (DOCS / "cpp").glob("*.md"))
     included = re.findall(r"literalinclude\} ../../include/onstream/(\w+\.hpp)", pages)
