@@ -84,7 +84,7 @@ rules: build
 install-check: build
 	rm -rf $(BUILD)-install
 	$(PYTHON) -m venv $(BUILD)-install
-	$(AS_BUILT) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check .
+	$(AS_BUILT) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check ".[cli]"
 	cd $(BUILD)-install && bin/python -c "import onstream" && bin/onstream info
 	cd $(BUILD)-install && test -z "$$(find lib -path '*site-packages/*' -name 'libonstream*')"
 	cd $(BUILD)-install && bin/onstream run -n 3 python $(CURDIR)/examples/ring.py
