@@ -57,7 +57,7 @@ def pages(root: Path) -> dict[str, str]:
     parts: dict[str, list[str]] = {}
     for file, result in newest(root):
         kind, link = result["kind"], "../../" + file.relative_to(root).as_posix()
-        head = f"# {TITLES[kind]}\n\n{NOTE.format(kind=kind)}\n"
+        head = f"---\nhide-toc: true\n---\n\n# {TITLES[kind]}\n\n{NOTE.format(kind=kind)}\n"
         parts.setdefault(kind, [head]).append(_part(result, link))
     return {f"{kind}.md": "\n".join(texts) for kind, texts in parts.items()}
 
