@@ -22,15 +22,15 @@ AS_BUILT = $(if $(LAUNCHER),CMAKE_CXX_COMPILER_LAUNCHER="$(LAUNCHER)" CMAKE_CUDA
 	SKBUILD_CMAKE_DEFINE="ONSTREAM_STRICT=$(if $(filter 1,$(STRICT)),ON,OFF);ONSTREAM_ONCE=$(if $(CCACHE),OFF,ON)"
 CPP_FILES = git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h'
 
-.PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build package libmp setup setup-check python clean
+.PHONY: help demo test check format lint rules install-check sanitize docs site gpu-check gpu-bench build package libmp setup setup-check python clean
 
 help:
 	@echo "make demo       the tsunami over real sea floor (ARGS: options of 'onstream demo')"
 	@echo "make build      all of it in build/ (CUDA=0: host only; BUILD=dir)"
 	@echo "make test       every test, no GPU needed (ARGS: options of pytest)"
-	@echo "make check      format, lint, types, rules, installation, sanitizers"
+	@echo "make check      format, lint, types, rules, pages, installation, sanitizers"
 	@echo "make format     formats C++ and Python in place"
-	@echo "make docs       generates docs/parameters.md and docs/python.md"
+	@echo "make docs       the documentation as a site, in build-docs/"
 	@echo "make gpu-check  the same tests on a machine with GPUs"
 	@echo "make gpu-bench  measures on a machine with GPUs, JSON to OUT=dir"
 	@echo "make clean      removes .venv and the build folders"
@@ -42,7 +42,7 @@ demo: package
 test: build libmp
 	$(BIN)/python -m pytest tests/python -m "not install" $$($(BIN)/python -c "import xdist" 2>/dev/null && echo --numprocesses auto --dist loadfile) $(ARGS)
 
-check: lint rules install-check sanitize
+check: lint rules site install-check sanitize
 
 python:
 	@command -v $(PYTHON) >/dev/null || { echo "onstream: there is no '$(PYTHON)' here. Install Python 3.10 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -66,14 +66,14 @@ libmp: build
 
 lint: setup-check build
 	$(CPP_FILES) | xargs -0 $(BIN)/clang-format --dry-run -Werror
-	$(BIN)/ruff format --check python tests tools examples bench
-	$(BIN)/ruff check python tests tools examples bench
+	$(BIN)/ruff format --check python tests tools examples bench docs/conf.py
+	$(BIN)/ruff check python tests tools examples bench docs/conf.py
 	$(BIN)/mypy
 
 format: setup-check
 	$(CPP_FILES) | xargs -0 $(BIN)/clang-format -i
-	$(BIN)/ruff format python tests tools examples bench
-	$(BIN)/ruff check --fix python tests tools examples bench
+	$(BIN)/ruff format python tests tools examples bench docs/conf.py
+	$(BIN)/ruff check --fix python tests tools examples bench docs/conf.py
 
 rules: build
 	$(BIN)/python -m pytest -q tests/python/test_layers.py tests/python/test_docs.py tests/python/test_parameters.py tests/python/test_prose.py
@@ -84,7 +84,7 @@ rules: build
 install-check: build
 	rm -rf $(BUILD)-install
 	$(PYTHON) -m venv $(BUILD)-install
-	$(AS_BUILT) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check .
+	$(AS_BUILT) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check ".[cli]"
 	cd $(BUILD)-install && bin/python -c "import onstream" && bin/onstream info
 	cd $(BUILD)-install && test -z "$$(find lib -path '*site-packages/*' -name 'libonstream*')"
 	cd $(BUILD)-install && bin/onstream run -n 3 python $(CURDIR)/examples/ring.py
@@ -99,7 +99,12 @@ sanitize: setup
 
 docs: build
 	$(BIN)/python tools/parameters_page.py > docs/parameters.md
-	$(BIN)/python tools/python_page.py > docs/python.md
+	@$(MAKE) --no-print-directory site
+
+# The pages of docs/ by Sphinx, anew. A warning, such as for a link that leads nowhere, is an error.
+site: setup-check build
+	$(BIN)/sphinx-build --quiet --fresh-env --write-all --fail-on-warning --keep-going -b html docs build-docs
+	@echo "build-docs/index.html has the documentation"
 
 gpu-check: CUDA = 1
 gpu-check: build
@@ -110,4 +115,4 @@ gpu-bench: build
 	bash tools/gpu_bench.sh "$(OUT)"
 
 clean:
-	rm -rf $(VENV) $(BUILD) $(BUILD)-libmp $(BUILD)-install $(BUILD)-address $(BUILD)-thread
+	rm -rf $(VENV) build-docs $(BUILD) $(BUILD)-libmp $(BUILD)-install $(BUILD)-address $(BUILD)-thread

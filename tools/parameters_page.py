@@ -22,7 +22,7 @@ So is a variable whose name is nearly one of these or of the launcher's (`ONSTRE
 A forced `path` changes which programs end. By `load` and `stage`, and by `store` and `copy` into memory that the sender cannot reach
 (plain memory of another process), a message of any size needs its receiver in a receive or in a wait: ranks that post `irecv`, then
 block in `send`, and `wait` last stop at the deadline, with an error that names the cycle. So does
-[examples/halo.py](../examples/halo.py) by `load` and `stage`; [README](../README.md#in-python) tells how far sends run ahead.
+[examples/halo.py](../examples/halo.py) by `load` and `stage`; [messages](messages.md) tells how far sends run ahead.
 By `ll` a message has at most three eighths of `tag_bytes`, 12280 B (on the first `spread_tags` tags of cuda, of
 `spread_tag_bytes`, 98296 B), and an `isend` waits once its tag's ring is full.
 """

@@ -56,11 +56,12 @@ from .heap import Heap
 from .neighbours import Neighbourhood
 from .plans import Plan, PlanBuilder
 from .probes import Message, any_source
+from .segments import Segment
 from .symmetric import SymmetricArray
 from .teams import Team
 from .threads import run_threads
 from .topology import find_rings
-from .world import Segment, World, init
+from .world import World, init
 
 __version__ = "0.1.0"
 

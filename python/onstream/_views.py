@@ -24,6 +24,7 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all its elements."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     @property

@@ -18,7 +18,7 @@ try:
     import typer
 except ImportError as error:
     raise SystemExit(
-        f"the onstream command needs typer and rich ({error}); python -m pip install typer rich. "
+        f"the onstream command needs typer and rich ({error}); python -m pip install typer rich, or the extra: pip install '.[cli]'. "
         "Without them: python -m onstream.launcher -n 4 PROGRAM..., and python -m onstream.info"
     ) from error
 

@@ -9,8 +9,6 @@ and write the arrays, so they must be memory that the world's device can access.
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +16,11 @@ import numpy as np
 
 from . import _arrays, _core, _values, scalars
 from .errors import InvalidArgumentError
-from .neighbours import (
-    FLOATS,
-    INTEGERS,
-    Neighbourhood,
-    check_dealt,
-    contiguous_span,
-    run_call,
-    type_name_of,
-    unit_of,
-)
-from .symmetric import SymmetricArray
+from .neighbours import Neighbourhood, check_dealt, contiguous_span, run_call, unit_of
+from .reductions import check_bool, combine_of, factors_of, is_one, type_of
 
 if TYPE_CHECKING:
     from .world import World
-
-_PAIRS = {("f4", "i4"): "float32_int32", ("f8", "i8"): "float64_int64", ("i4", "i4"): "int32_int32"}
-_PAIRS[("i8", "i8")] = "int64_int64"
-_KNOWN = frozenset((*INTEGERS, *FLOATS, *_PAIRS.values()))
-_OF_BOOL = ("min", "max", "band", "bor", "bxor")  # the reductions of 0 and 1 that are 0 or 1
-_WIDE = ("float64", "complex128")  # all narrower floating point is multiplied as float32
 
 # A reduction by name, or a function of two arrays.
 Op = str | Callable[[Any, Any], Any]
@@ -59,15 +42,45 @@ class Collectives:
         self, array: Any, out: Any = None, *, op: Op = "sum", factor: float = 1, channel: int = 0,
         algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """Reduces the arrays of all ranks, element by element, for every rank. Returns `out`, or the array itself.
+        """Reduces the arrays of all ranks, element by element, for every rank.
 
-        Without `out` in place. op: sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, or premulsum, which
-        multiplies this rank's array by its `factor` first: an integer if the elements are, else a real number. Bools
-        have min, max, band, bor and bxor alone. On the host device `op` may also be a function, op(a, b) of numpy
-        arrays, where `a` is of lower ranks; it returns the combined array, and is associative but need not commute.
-        deterministic: an `algorithm` that adds in another order than that of the ranks is refused where that changes
-        bits. A number in place of the array (int as int64, float, complex, bool, or numpy's): returns the reduced number, of
-        the same type; the call blocks, and sums of integers wrap around as those of arrays do.
+        Every rank of the team calls it, in the same order on each channel. A number in place of the array (int as int64, float,
+        complex, bool, or numpy's) is reduced as one; the call blocks then, and sums of integers wrap around as those of
+        arrays do.
+
+        Parameters
+        ----------
+        array : array or number
+            This rank's input: contiguous, of any shape and number type; the same number of elements on every rank.
+        out : array, optional
+            The result, of as many elements of the same type. Without it the result replaces `array`.
+        op : str or callable
+            "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "minloc", "maxloc" or "premulsum". Bools have min, max, band,
+            bor and bxor alone. On the host device also a function, op(a, b) of numpy arrays, where `a` is of lower ranks: it
+            returns the combined array, and is associative but need not commute.
+        factor : number
+            Of "premulsum", which multiplies this rank's input by it first: an integer if the elements are, else a real number.
+        channel : int
+            Calls of one channel run one after the other; those of several may run at once.
+        algorithm : str
+            "auto", or the name of one: see `explain`.
+        deterministic : bool
+            Refuses an `algorithm` that adds in another order than that of the ranks, where that changes bits.
+        stream : stream, optional
+            Of onstream, torch or cupy: the call is enqueued there. "host": it blocks. Without it arrays on a GPU go on
+            their library's current stream, and host arrays block.
+
+        Returns
+        -------
+        array or number
+            `out`, or the array itself; of a number the reduced one, of the same type.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An array that is not contiguous, an `out` of another size or type, an `op` that the type does not have.
+        AbortedError, TimeoutError
+            The world has failed, for instance as a rank called something else or did not come by the deadline.
         """
         return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
@@ -75,14 +88,58 @@ class Collectives:
         self, array: Any, out: Any = None, *, root: int = 0, op: Op = "sum", factor: float = 1, channel: int = 0,
         algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """all_reduce for the root alone; on the others `out` stays as it is, and may be left out. Of a number: None there."""
+        """all_reduce() for the root alone.
+
+        Parameters
+        ----------
+        array : array or number
+            This rank's input.
+        out : array, optional
+            The root's result, of as many elements; the others may leave it out, and theirs stays as it is.
+        root : int
+            The rank that gets the result, 0 to size - 1.
+        op, factor, channel, algorithm, deterministic, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array or number
+            `out`, or the array itself; of a number the reduced one at the root, None on the others.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A root that does not exist, and as all_reduce().
+        """
         return self._reduce("reduce", array, out, op, factor, root, channel, algorithm, deterministic, stream)
 
     def scan(
         self, array: Any, out: Any = None, *, exclusive: bool = False, op: Op = "sum", factor: float = 1,
         channel: int = 0, algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays). Or of a number."""
+        """For every rank the reduction of all ranks up to it.
+
+        Parameters
+        ----------
+        array : array or number
+            This rank's input.
+        out : array, optional
+            The result, of as many elements. Without it the result replaces `array`.
+        exclusive : bool
+            The reduction of the ranks below; the first one's result stays as it is.
+        op, factor, channel, algorithm, deterministic, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array or number
+            `out`, or the array itself; of a number the reduced one.
+
+        Raises
+        ------
+        InvalidArgumentError
+            As all_reduce().
+        """
         kind = "exclusive_scan" if _values.flag_of(exclusive, "exclusive") else "scan"
         return self._reduce(kind, array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
@@ -90,7 +147,27 @@ class Collectives:
         self, array: Any, out: Any, *, op: Op = "sum", factor: float = 1, channel: int = 0, algorithm: str = "auto",
         deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
-        """Reduces, and leaves to each rank its part: `out` has as many elements as the array has for each rank."""
+        """Reduces, and leaves to each rank its part of the result.
+
+        Parameters
+        ----------
+        array : array
+            This rank's input: size x n elements, contiguous.
+        out : array
+            n elements of the same type: this rank's part, elements rank x n and on of the reduction.
+        op, factor, channel, algorithm, deterministic, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array
+            `out`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An `out` of another size, and as all_reduce().
+        """
         return self._reduce("reduce_scatter", array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
     # --- moves ---
@@ -98,9 +175,27 @@ class Collectives:
     def broadcast(
         self, array: Any, *, root: int = 0, channel: int = 0, algorithm: str = "auto", stream: Any = None
     ) -> Any:
-        """The root's array for all, in place. Returns the array.
+        """The root's array for all, in place.
 
-        A number in place of the array: returns the root's; all ranks give one of its type. The call blocks.
+        Parameters
+        ----------
+        array : array or number
+            At the root the source, on the others the destination: contiguous, as many bytes on every rank. Of a number all ranks
+            give one of its type, and the call blocks.
+        root : int
+            The rank whose array it is, 0 to size - 1.
+        channel, algorithm, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array or number
+            The array; of a number the root's.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A root that does not exist, an array that is not contiguous or cannot be written.
         """
         if self._run_plain("broadcast", array, None, "sum", root, channel, algorithm, stream):
             return array
@@ -111,7 +206,27 @@ class Collectives:
         return self._run(call, (span,), stream, array)
 
     def all_gather(self, array: Any, out: Any, *, channel: int = 0, algorithm: str = "auto", stream: Any = None) -> Any:
-        """The arrays of all ranks, one after the other, for every rank. Returns `out`."""
+        """The arrays of all ranks, one after the other, for every rank.
+
+        Parameters
+        ----------
+        array : array
+            This rank's part: contiguous, n bytes on every rank.
+        out : array
+            size x n bytes: rank i's part is the i-th.
+        channel, algorithm, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array
+            `out`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An `out` of another size, an array that is not contiguous.
+        """
         if self._run_plain("all_gather", array, out, "sum", 0, channel, algorithm, stream):
             return out
         source, target = self._span(array), self._span(out, writable=True)
@@ -123,7 +238,29 @@ class Collectives:
         self, array: Any, out: Any = None, *, root: int = 0, channel: int = 0, algorithm: str = "auto",
         stream: Any = None,
     ) -> Any:  # fmt: skip
-        """all_gather for the root alone; the others may leave `out` out. Returns `out`."""
+        """all_gather() for the root alone.
+
+        Parameters
+        ----------
+        array : array
+            This rank's part: contiguous, n bytes on every rank.
+        out : array, optional
+            At the root size x n bytes; the others may leave it out.
+        root : int
+            The rank that gets the parts, 0 to size - 1.
+        channel, algorithm, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array
+            `out`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A root without `out`, or with one of another size.
+        """
         source = self._span(array)
         target = None if out is None else self._span(out, writable=True)
         if self._members.rank == root:
@@ -138,7 +275,29 @@ class Collectives:
     def scatter(
         self, array: Any, out: Any, *, root: int = 0, channel: int = 0, algorithm: str = "auto", stream: Any = None
     ) -> Any:
-        """A part of the root's array for every rank; the others may give None. Returns `out`."""
+        """A part of the root's array for every rank.
+
+        Parameters
+        ----------
+        array : array or None
+            At the root size x n bytes, of which rank i gets the i-th part; the others may give None.
+        out : array
+            This rank's part: contiguous, n bytes on every rank.
+        root : int
+            The rank whose array it is, 0 to size - 1.
+        channel, algorithm, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array
+            `out`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A root without an array, or with one of another size.
+        """
         source = None if array is None else self._span(array)
         target = self._span(out, writable=True)
         if self._members.rank == root:
@@ -153,7 +312,27 @@ class Collectives:
     def all_to_all(
         self, array: Any, out: Any = None, *, channel: int = 0, algorithm: str = "auto", stream: Any = None
     ) -> Any:
-        """Part i of the array goes to rank i, and part i of `out` comes from there. Without `out` in place."""
+        """Part i of the array goes to rank i, and part i of `out` comes from there.
+
+        Parameters
+        ----------
+        array : array
+            size x n bytes, contiguous, as many on every rank.
+        out : array, optional
+            As many bytes. Without it the parts are exchanged in place.
+        channel, algorithm, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array
+            `out`, or the array itself.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An array that does not divide into `size` parts, an `out` of another size.
+        """
         result = array if out is None else out
         if self._run_plain("all_to_all", array, out, "sum", 0, channel, algorithm, stream):
             return result
@@ -174,6 +353,25 @@ class Collectives:
         """Makes a neighbourhood: a grid of ranks, or this rank's own sources and destinations. Collective.
 
         Every rank of the world calls it on its own team.
+
+        Parameters
+        ----------
+        grid : sequence of int, optional
+            Ranks in each dimension, row-major; their product is the team's size.
+        periodic : bool or sequence of bool
+            Whether each dimension of the grid is closed to a ring.
+        sources, destinations : sequence of int
+            Without a grid: the ranks from which this one receives, and those that it sends to, up to 64 each.
+
+        Returns
+        -------
+        Neighbourhood
+            With all_gather(), all_to_all() and all_to_all_v() along its edges.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A grid of another size, or edges that only one end names, with the pair; on every rank.
         """
         return Neighbourhood(self._home, self._members, grid, periodic, sources, destinations)
 
@@ -184,7 +382,7 @@ class Collectives:
         deterministic: bool, stream: Any,
     ) -> Any:  # fmt: skip
         result = array if out is None else out
-        if not _is_one(factor) and op != "premulsum":
+        if not is_one(factor) and op != "premulsum":
             raise InvalidArgumentError(f"{kind}: `factor` is for op='premulsum', not for {op!r}")
         deterministic = deterministic is not False and _values.flag_of(deterministic, "deterministic")
         simple = kind != "reduce" and not deterministic
@@ -195,7 +393,7 @@ class Collectives:
             options = (op, factor, root, channel, algorithm, deterministic)
             return self._reduce_number(kind, array, out, options, stream, receives)
         source = self._span(array, writable=out is None and receives)
-        type_name = source.dtype if callable(op) else _type_of(source, array)
+        type_name = source.dtype if callable(op) else type_of(source, array)
         target = source if out is None else self._span(out, writable=receives)
         count = source.size
         if kind == "reduce_scatter":
@@ -206,16 +404,16 @@ class Collectives:
             count //= self._members.size
         if out is not None and receives:
             self._check_size(kind, target, count * source.item_bytes, "out")
-            out_type = target.dtype if callable(op) else _type_of(target, out)
+            out_type = target.dtype if callable(op) else type_of(target, out)
             if out_type != type_name:
                 raise InvalidArgumentError(f"{kind}: the array is of {type_name}, but `out` of {out_type}")
         to = target if receives else None
         if callable(op):
             call = self._call(kind, source, to, count, "uint8", root, channel, algorithm)
-            call.set_combine(source.item_bytes, _combine_of(op, array))
+            call.set_combine(source.item_bytes, combine_of(op, array))
         else:
             call = self._call(kind, source, to, count, type_name, root, channel, algorithm, op)
-            _check_bool(kind, op, source, to)
+            check_bool(kind, op, source, to)
             if op == "premulsum":
                 call.set_factor(*factors_of(factor, type_name))
         if deterministic:
@@ -237,7 +435,7 @@ class Collectives:
         array = self._number("broadcast", value)
         span = self._span(array)
         # By its type, not by bytes, so that ranks which give numbers of other types are told.
-        call = self._call("broadcast", span, span, 1, _type_of(span, array), root, channel, algorithm)
+        call = self._call("broadcast", span, span, 1, type_of(span, array), root, channel, algorithm)
         result = self._run(call, (span,), self._stream_of_numbers, array)
         return scalars.number_of(array, value) if result is array else result
 
@@ -287,119 +485,3 @@ class Collectives:
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         run_call(self._members, call, [span for span in spans if span is not None], stream)
         return result
-
-
-def _type_of(span: _arrays.Span, array: Any) -> str:
-    dtype = getattr(array, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.names is not None and len(dtype.names) == 2:
-        fields = tuple(dtype[name].str[1:] for name in dtype.names)
-        in_order = [field[1] for field in (dtype.fields or {}).values()] == [0, dtype[0].itemsize]
-        if fields in _PAIRS and in_order and dtype.itemsize == 2 * dtype[0].itemsize and dtype.isnative:
-            return _PAIRS[fields]
-    name = type_name_of(span.dtype)
-    if span.dtype == "float8_e4m3":
-        raise InvalidArgumentError("collectives reduce float8_e4m3fn; float8_e4m3 is IEEE's, which has infinities")
-    if name not in _KNOWN:
-        raise InvalidArgumentError(
-            f"collectives cannot reduce elements of {span.dtype or 'an untold type'}{_way_out(dtype)}; they know "
-            f"{', '.join(sorted(_KNOWN))}"
-        )
-    return name
-
-
-def _way_out(dtype: Any) -> str:
-    if not isinstance(dtype, np.dtype):
-        return ""
-    if dtype.names is not None:
-        return "; reduce a copy of each field, such as array['name'].copy(), as records other than pairs have no sum"
-    if not dtype.isnative:
-        return "; convert them to this machine's byte order by array.astype(array.dtype.newbyteorder('='))"
-    return ""
-
-
-def _check_bool(kind: str, op: str, source: _arrays.Span, target: _arrays.Span | None) -> None:
-    """A bool of any other byte than 0 and 1 is neither true nor false."""
-    if source.dtype == "bool" and op not in _OF_BOOL:
-        raise InvalidArgumentError(
-            f"{kind}: a {op} of bools is no bool; take bor (whether any is true), band (all) or bxor (an odd number), or "
-            "count them in an array of integers, such as array.astype('int32')"
-        )
-    if target is not None and target.dtype == "bool" and source.dtype != "bool":
-        raise InvalidArgumentError(f"{kind}: the array is of {source.dtype}, but `out` of bool")
-
-
-def _is_one(factor: Any) -> bool:
-    if type(factor) is not int:
-        factor = _values.plain_number(factor)
-        if not _values.is_number(factor):
-            return False
-    return bool(factor == 1)
-
-
-def factors_of(factor: Any, type_name: str) -> tuple[float, int]:
-    """The factor of a premulsum, for floating point and for integers: the library takes the one of its elements."""
-    factor = _values.plain_number(factor)
-    if isinstance(factor, (complex, np.complexfloating)):
-        if factor.imag != 0:
-            raise InvalidArgumentError(
-                f"premulsum: the factor is {factor!r}, but factors are real, those of complex elements too; multiply the "
-                "array by it, and take the sum"
-            )
-        factor = factor.real
-    if not _values.is_number(factor):
-        raise InvalidArgumentError(f"premulsum: the factor is {factor!r}, but must be a number")
-    return (1.0, _integer_factor(factor, type_name)) if type_name in INTEGERS else (_real_factor(factor, type_name), 1)
-
-
-def _integer_factor(factor: Any, type_name: str) -> int:
-    try:
-        value = int(factor)
-        whole = bool(value == factor)
-    except (OverflowError, TypeError, ValueError):  # infinite, or no number at all
-        whole = False
-    if not whole:
-        raise InvalidArgumentError(
-            f"premulsum: the factor is {factor!r}, but elements of {type_name} are multiplied by integers; convert the "
-            "array to floating point"
-        )
-    low, high = int(np.iinfo(type_name).min), int(np.iinfo(type_name).max)
-    if not low <= value <= high:
-        raise InvalidArgumentError(
-            f"premulsum: the factor is {factor!r}, which no {type_name} is: they go from {low} to {high}"
-        )
-    return value if value < 2**63 else value - 2**64  # the same bits
-
-
-def _real_factor(factor: Any, type_name: str) -> float:
-    try:
-        value = float(factor)
-    except OverflowError:
-        value = math.inf
-    except (TypeError, ValueError, RuntimeError):
-        raise InvalidArgumentError(f"premulsum: the factor is {factor!r}, but must be a number") from None
-    most = float(np.finfo("float64" if type_name in _WIDE else "float32").max)
-    if abs(value) > most and factor not in (math.inf, -math.inf):
-        raise InvalidArgumentError(f"premulsum: the factor is {factor!r}, which is too large for {type_name}")
-    return value
-
-
-def _combine_of(op: Callable[[Any, Any], Any], array: Any) -> Callable[[int, int, int], None]:
-    """The function as the library calls it: with the addresses of two vectors, of which the second is the result."""
-    if isinstance(array, SymmetricArray):
-        array = array.local()
-    if not isinstance(array, np.ndarray):
-        raise InvalidArgumentError(f"a reduction of your own needs numpy arrays, not {type(array).__name__}")
-    dtype = array.dtype
-
-    def combine(first: int, second: int, count: int) -> None:
-        memory = [(ctypes.c_char * (count * dtype.itemsize)).from_address(at) for at in (first, second)]
-        lower, upper = (np.frombuffer(one, dtype=dtype) for one in memory)
-        result = op(lower, upper)
-        if np.shape(result) != upper.shape:
-            raise InvalidArgumentError(
-                f"the reduction returned {'None' if result is None else f'an array of shape {np.shape(result)}'} for two "
-                f"arrays of shape {upper.shape}: it gets all elements in a row, and has to return as many, as numpy.add does"
-            )
-        np.copyto(upper, result, casting="same_kind" if dtype.kind in "biufc" else "unsafe")
-
-    return combine

@@ -85,10 +85,12 @@ class Heap:
 
     @property
     def pieces(self) -> int:
+        """How many arrays it has given and not got back."""
         return self._blocks.pieces
 
     @property
     def kind(self) -> str:
+        """The kind of its memory, as World.empty() takes it."""
         return self._kind
 
     def __enter__(self) -> Heap:

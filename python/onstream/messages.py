@@ -33,8 +33,20 @@ class Messages(_core.World):
         """Sends any object that can be pickled to recv_object() on `peer`. Blocks, as send() of host arrays does.
 
         Pickled by protocol 5, for ranks that trust each other; the memory of contiguous arrays in it is sent as it lies.
-        To null nothing is sent. Raises InvalidArgumentError, before anything is sent, for an object that cannot be
-        pickled.
+
+        Parameters
+        ----------
+        obj : object
+            Anything that can be pickled.
+        peer : int
+            Rank of the receiver; to `null` nothing is sent.
+        tag : int
+            0 to parameter `tags` - 1; a queue of its own, which objects and arrays share.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Before anything is sent, for an object that cannot be pickled.
         """
         front, buffers = pack("send_object", obj)
         head = _HEAD.pack(_MARK, front.nbytes, front.nbytes + sum(buffer.nbytes for buffer in buffers))
@@ -45,12 +57,30 @@ class Messages(_core.World):
                 self.send(piece, peer, tag=tag, stream="host")
 
     def recv_object(self, peer: int, *, tag: int = 0, max_bytes: int = MAX_BYTES) -> Any:
-        """Receives an object of send_object(), from any_source of the rank whose is there first; None from null. Blocks.
+        """Receives an object of send_object(). Blocks.
 
-        Unpickling runs code that the sender chooses. max_bytes: the largest object, pickle and arrays together, that this
-        rank takes. Raises TruncatedError for a larger one, without making room for it, and InvalidArgumentError for a
-        message that is no object, or an object that cannot be unpickled here. Later messages of the tag are intact after
-        each of these.
+        Unpickling runs code that the sender chooses. Later messages of the tag are intact after each error.
+
+        Parameters
+        ----------
+        peer : int
+            Rank of the sender, or `any_source`: the one whose object is there first.
+        tag : int
+            As the sender's.
+        max_bytes : int
+            The largest object, pickle and arrays together, that this rank takes; 1 GiB if none is given.
+
+        Returns
+        -------
+        object
+            A copy of the sender's; None from `null`.
+
+        Raises
+        ------
+        TruncatedError
+            For a larger object, without making room for it.
+        InvalidArgumentError
+            For a message that is no object, or an object that cannot be unpickled here.
         """
         bound = bound_of(max_bytes)
         if peer is null:
@@ -107,6 +137,27 @@ class Messages(_core.World):
         Returns the message's bytes. Blocks for a host array, whose content is copied first. One of torch or cupy on a GPU
         goes on the library's current stream, as send() without a stream, and the call returns None; while this thread
         captures a stream it is refused, as the copy would be made once, now. Raises as sendrecv().
+
+        Parameters
+        ----------
+        array : array
+            Contiguous and writable; the message that comes fills its front.
+        dest, source : int
+            Ranks of the receiver and of the sender, or `null`.
+        tag : int
+            Of both messages.
+
+        Returns
+        -------
+        int or None
+            The bytes received; None on a GPU.
+
+        Raises
+        ------
+        UnsupportedError
+            For an array on a GPU in a capture, or of a library other than torch and cupy.
+        InvalidArgumentError, TruncatedError
+            As sendrecv().
         """
         _arrays.message_span(array, True, self)
         span = _arrays.span_of(array)

@@ -41,11 +41,30 @@ class Objects(Uneven):
     """The collectives of objects of a team of ranks."""
 
     def broadcast_object(self, obj: Any, *, root: int = 0, max_bytes: int = MAX_BYTES) -> Any:
-        """The root's object on every rank; the root gets its own back, and the others may give None. Blocks.
+        """The root's object on every rank. Blocks. Pickled, for ranks that trust each other.
 
-        Pickled by protocol 5, for ranks that trust each other; the memory of contiguous arrays in it is sent as it lies.
-        max_bytes: the largest object, pickle and arrays together, that this rank takes. Raises TruncatedError on every
-        rank for a larger one, and InvalidArgumentError for one that cannot be pickled.
+        Pickle protocol 5; the memory of contiguous arrays in it is sent as it lies.
+
+        Parameters
+        ----------
+        obj : object
+            At the root anything that can be pickled; the others may give None.
+        root : int
+            The rank whose object it is, 0 to size - 1.
+        max_bytes : int
+            The largest object, pickle and arrays together, that this rank takes; 1 GiB if none is given.
+
+        Returns
+        -------
+        object
+            A copy of the root's; the root gets its own back.
+
+        Raises
+        ------
+        TruncatedError
+            On every rank, for an object that is larger than some rank takes.
+        InvalidArgumentError
+            On every rank, for one that cannot be pickled; on a rank that cannot unpickle it.
         """
         call, source = "broadcast_object", self._root(root)
         mine = self._members.rank == source

@@ -45,6 +45,27 @@ class PlanBuilder:
 
         build() compares the element types of both sides and refuses those that differ, if both arrays tell theirs
         (bytes, bytearray and DLPack-only arrays do not).
+
+        Parameters
+        ----------
+        source : array
+            Of any strides.
+        peer : int
+            Rank of the receiver; to `null` nothing is added.
+        tag : int
+            Sends and receives of one peer and tag match in the order of the calls.
+        note : str
+            For explain().
+
+        Returns
+        -------
+        PlanBuilder
+            Itself, so that calls can be chained.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A peer or tag that does not exist, an array that cannot be addressed.
         """
         elements, number = self._elements(source, writable=False), _values.rank_of(tag, "tag")
         if peer is not null:
@@ -52,7 +73,27 @@ class PlanBuilder:
         return self
 
     def recv(self, destination: Any, peer: int, *, tag: int = 0, note: str = "") -> PlanBuilder:
-        """Receives into an array of any strides, as many bytes as the matching send() has."""
+        """Receives into an array of any strides, as many bytes as the matching send() has.
+
+        Parameters
+        ----------
+        destination : array
+            Writable, of any strides.
+        peer : int
+            Rank of the sender; from `null` nothing is added.
+        tag, note
+            As of send().
+
+        Returns
+        -------
+        PlanBuilder
+            Itself.
+
+        Raises
+        ------
+        InvalidArgumentError
+            As send().
+        """
         elements, number = self._elements(destination, writable=True), _values.rank_of(tag, "tag")
         if peer is not null:
             self._core.recv(elements, _values.rank_of(peer, "peer"), number, note)
@@ -187,7 +228,18 @@ class PlanBuilder:
         return self
 
     def build(self) -> Plan:
-        """Matches, validates and compiles the plan. Collective; raises on every rank, naming both sides."""
+        """Matches, validates and compiles the plan. Collective.
+
+        Returns
+        -------
+        Plan
+            launch() it any number of times.
+
+        Raises
+        ------
+        InvalidArgumentError
+            On every rank, naming both sides: a send without a receive, or of another size or type.
+        """
         try:
             built = self._core.build([span.owner for span in self._spans])
         except InvalidArgumentError as error:
@@ -314,6 +366,18 @@ class Plan:
         Without a stream: on the current stream of the library whose device arrays the plan has, or, if it has host
         arrays only, as a call that returns when the run has finished; stream="host" blocks for any arrays. Inside
         World.capture() the captured stream is the default.
+
+        Parameters
+        ----------
+        stream : stream, optional
+            Of onstream, torch or cupy, or "host".
+
+        Raises
+        ------
+        InvalidArgumentError
+            Memory that the plan uses is gone.
+        AbortedError, TimeoutError
+            The world has failed.
         """
         natural = None
         if stream is None and self._on_device is not None:
@@ -327,6 +391,7 @@ class Plan:
 
     @property
     def name(self) -> str:
+        """The name that World.plan() or halo() was given."""
         return self._core.name
 
     @property
@@ -336,6 +401,7 @@ class Plan:
 
     @property
     def kernels_per_launch(self) -> int:
+        """How many kernels one launch starts."""
         return self._core.kernels_per_launch
 
     def times(self) -> list[_core.OpTime]:

@@ -81,9 +81,24 @@ class Probes:
         raise NotImplementedError
 
     def probe(self, peer: int = any_source, *, tag: int = 0) -> Message:
-        """Waits for the next message of `peer`, or of any rank, with this tag, and returns it unreceived.
+        """Waits for the next message with this tag that no receive was posted for, and returns it unreceived.
 
-        Messages for which receives were posted before are passed over. Raises as recv() does, at its deadline too.
+        Parameters
+        ----------
+        peer : int
+            Rank of the sender, or `any_source`.
+        tag : int
+            The message's.
+
+        Returns
+        -------
+        Message
+            With its `peer` and `nbytes`; its recv() receives just that message.
+
+        Raises
+        ------
+        TimeoutError, AbortedError, ClosedError
+            At the deadline, when the world has failed, once nothing more can come.
         """
         home = self._home
         matched = home._probe(_values.rank_of(peer, "peer"), _values.rank_of(tag, "tag"))
@@ -98,9 +113,26 @@ class Probes:
         return None if matched is None else Message(home, matched.peer, matched.tag, matched.nbytes, matched)
 
     def recv_new(self, peer: int = any_source, *, tag: int = 0, dtype: Any = "uint8") -> Any:
-        """Receives the next message into a new numpy array of one dimension, however long it is, and returns that.
+        """Receives the next message into a new numpy array, however long it is. probe() tells the sender, too.
 
-        probe() and Message.recv(): the former tells the sender, too.
+        Parameters
+        ----------
+        peer : int
+            Rank of the sender, or `any_source`.
+        tag : int
+            The message's.
+        dtype : dtype
+            Of the new array's elements.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of one dimension.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The size of an element does not divide the message's; the message stays.
         """
         return self.probe(peer, tag=tag).recv(dtype=dtype)
 
@@ -109,6 +141,21 @@ class Probes:
 
         Raises if that one ended badly, and as Request.wait() does at its deadline. Requests that have ended before
         count: take them out of the list. An empty list raises InvalidArgumentError.
+
+        Parameters
+        ----------
+        requests : iterable of Request
+            Of isend() and irecv(), one at least.
+
+        Returns
+        -------
+        int
+            The place in the list of the first that has ended.
+
+        Raises
+        ------
+        TruncatedError, TimeoutError, AbortedError
+            As wait() of that request.
         """
         return self._home._wait_any(list(requests))
 

@@ -68,14 +68,17 @@ class SymmetricArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """As of a numpy array."""
         return self._layout.shape
 
     @property
     def dtype(self) -> Any:
+        """The element type that it was made with."""
         return self._piece.dtype
 
     @property
     def nbytes(self) -> int:
+        """Bytes of its elements, on each rank."""
         return self._layout.size * self._item_bytes
 
     def __len__(self) -> int:
@@ -129,12 +132,31 @@ class SymmetricArray:
         self, array: Any, rank: int, *, signal: SymmetricArray | None = None, value: int = 1, op: str = "add",
         stream: Any = None,
     ) -> None:  # fmt: skip
-        """Copies an array of as many elements of the same type, of any strides, to this place of rank's part.
+        """Copies an array of as many elements of the same type to this place of rank's part.
 
-        Shapes may differ: element by element, both in row-major order. Bytes that tell no type, such as a bytearray,
-        fit any.
-        With `signal`, one symmetric integer of 8 bytes, that word of rank's is then changed by `value` (op "add" or
-        "set"): a rank that waits for the word then sees the array's elements.
+        Shapes may differ: element by element, both in row-major order. Bytes that tell no type, such as a bytearray, fit any.
+
+        Parameters
+        ----------
+        array : array
+            Of any strides.
+        rank : int
+            The owner of the place.
+        signal : SymmetricArray, optional
+            One integer of 8 bytes: that word of rank's is then changed, and a rank that waits for it sees the elements.
+        value : int
+            Added to the word, or set.
+        op : str
+            "add" or "set".
+        stream : stream, optional
+            As of World.send().
+
+        Raises
+        ------
+        InvalidArgumentError
+            Another number or type of elements.
+        ClosedError
+            This array was freed, or resized.
         """
         span = _arrays.checked_span(array, False, self._world)
         _values.check_same_type("put", self.type_name, span.dtype)
@@ -148,7 +170,22 @@ class SymmetricArray:
         )
 
     def get(self, array: Any, rank: int, *, stream: Any = None) -> None:
-        """Fills an array of as many elements of the same type, as put(), from this place of rank's part."""
+        """Fills an array of as many elements of the same type, as put(), from this place of rank's part.
+
+        Parameters
+        ----------
+        array : array
+            Writable, of any strides.
+        rank : int
+            The owner of the place.
+        stream : stream, optional
+            As of World.send().
+
+        Raises
+        ------
+        InvalidArgumentError
+            As put().
+        """
         span = _arrays.checked_span(array, True, self._world)
         _values.check_same_type("get", span.dtype, self.type_name)
         owners = [self._piece.blocks, span.owner]
@@ -213,6 +250,29 @@ class SymmetricArray:
         op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`);
         floats have fetch, set and swap. On a stream it returns None, and the old value goes to `old`, one element of
         the same type that kernels access, if there is one. The value that set returns means nothing.
+
+        Parameters
+        ----------
+        op : str
+            As above.
+        rank : int
+            The owner of the word.
+        value, expected : number
+            Of the word's type.
+        old : array, optional
+            On a stream: gets the old value.
+        stream : stream, optional
+            Enqueues it; without it the call blocks.
+
+        Returns
+        -------
+        number or None
+            The old value; None on a stream.
+
+        Raises
+        ------
+        InvalidArgumentError
+            An op that the type does not have, or a value that it cannot hold.
         """
         name = self.type_name
         bits = atomic_bits(op, name, value, expected)
@@ -278,6 +338,7 @@ class SymmetricArray:
 
     @property
     def piece(self) -> Piece:
+        """The memory that it is a part of."""
         return self._piece
 
     @property

@@ -85,9 +85,26 @@ class Teams(Objects):
     # --- new teams ---
 
     def split(self, colour: int | None, key: int = 0, *, channels: int = 1) -> Team:
-        """The ranks of this team that give the same colour, by key, then by rank. Collective over the world.
+        """The ranks of this team that give the same colour, as a new team. Collective over the world.
 
-        A colour of None or below 0: in no new team.
+        Parameters
+        ----------
+        colour : int or None
+            None or below 0: in no new team.
+        key : int
+            The new numbers go by key, then by rank.
+        channels : int
+            How many channels of collectives the new team has.
+
+        Returns
+        -------
+        Team
+            Of this rank's colour.
+
+        Raises
+        ------
+        InvalidArgumentError
+            On every rank, if a rank's argument is wrong.
         """
         return self._split("split", lambda: (colour, key, ()), channels)
 
@@ -176,6 +193,7 @@ class Team(Teams):
 
     @property
     def size(self) -> int:
+        """How many ranks it has."""
         return self._members.size
 
     def sync(self) -> None:

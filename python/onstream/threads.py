@@ -62,6 +62,25 @@ def run_threads(size: int, function: Callable[[World], Result], **parameters: An
     cupy, and in torch if it is imported before. It begins when the default stream has finished its work, and has ended
     when this returns. The first exception of any rank is raised again here; its attribute `rank`, and on Python 3.11
     and newer a note in its text, name the rank.
+
+    Parameters
+    ----------
+    size : int
+        How many ranks.
+    function : callable
+        Gets the World of its rank.
+    **parameters
+        Of each World.
+
+    Returns
+    -------
+    list
+        The results of all ranks.
+
+    Raises
+    ------
+    Exception
+        The first exception of any rank.
     """
     if size < 1:
         raise ValueError(f"a job needs at least one rank, not {size}")

@@ -28,6 +28,29 @@ class Uneven(Collectives):
         """all_gather of arrays of different lengths: `counts` of every rank, and where in `out` each begins.
 
         In rows of the array (elements, of one dimension). Without offsets one follows the other.
+
+        Parameters
+        ----------
+        array : array
+            This rank's part: contiguous, counts[rank] rows.
+        out : array
+            Room for all parts, of the same row.
+        counts : sequence of int
+            The rows of each rank's array, the same on every rank.
+        offsets : sequence of int, optional
+            The row of `out` where each begins.
+        channel, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array
+            `out`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Counts that are not one for each rank, or parts that do not lie in `out`.
         """
         source, target = self._span(array), self._span(out, writable=True)
         row = row_bytes("all_gather_v", source, target)
@@ -50,7 +73,31 @@ class Uneven(Collectives):
         send_offsets: Sequence[int] | None = None, receive_offsets: Sequence[int] | None = None, channel: int = 0,
         stream: Any = None,
     ) -> Any:  # fmt: skip
-        """all_to_all of parts of different lengths, in rows of the array; a receive count equals its sender's send count."""
+        """all_to_all of parts of different lengths, in rows of the array; a receive count equals its sender's send count.
+
+        Parameters
+        ----------
+        array, out : array
+            Contiguous, of one row each.
+        send_counts, receive_counts : sequence of int
+            The rows that go to each rank, and that come from each.
+        send_offsets, receive_offsets : sequence of int, optional
+            The row where each part begins, in `array` and in `out`. Without them one follows the other.
+        channel, stream
+            As of all_reduce().
+
+        Returns
+        -------
+        array
+            `out`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Counts that are not one for each rank, or parts that do not lie in their array.
+        AbortedError
+            A rank sends another length than its peer expects; the error names both.
+        """
         source, target = self._span(array), self._span(out, writable=True)
         row = row_bytes("all_to_all_v", source, target)
         send, receive = bytes_of(send_counts, row, "send_counts"), bytes_of(receive_counts, row, "receive_counts")

@@ -21,12 +21,12 @@ from typing import Any
 
 from . import _core, _types, _values, _views, plans, tracebacks
 from .contexts import Context
-from .errors import Error, InvalidArgumentError
+from .errors import Error
 from .explained import Explained
 from .heap import Heap
 from .messages import Messages
 from .probes import Probes
-from .symmetric import Piece, SymmetricArray, told_bits
+from .segments import Segment
 from .teams import Team, Teams, team_of
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
@@ -80,6 +80,27 @@ class World(Messages, Probes, Teams):
         library is there. The memory lives as long as the array or a view of it. It is then given back, without blocking,
         behind this world's work under way, and behind the streams of cupy and torch that were current in the thread
         that made the array, or are in the one that lets go of it. Wait for kernels on other streams before.
+
+        Parameters
+        ----------
+        shape : int or sequence of int
+            As of a numpy array.
+        dtype : dtype
+            numpy's, or a name such as "bfloat16".
+        kind : str
+            "device", "pinned", "managed" or "host".
+
+        Returns
+        -------
+        array
+            Not zeroed by contract; of numpy, cupy or torch, or a DeviceArray.
+
+        Raises
+        ------
+        InvalidArgumentError, ValueError, TypeError
+            A kind that does not exist, a negative extent, a dtype that does not exist.
+        SystemError
+            There is not so much memory.
         """
         extents, nbytes = _types.sized(shape, dtype, "an array")
         return _views.view_of(self.allocate(nbytes, kind=kind), extents, dtype)
@@ -89,15 +110,52 @@ class World(Messages, Probes, Teams):
         return self.empty(shape, dtype, kind=kind)
 
     def segment(self, nbytes: int, *, kind: str = "device") -> Segment:
-        """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective."""
+        """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective.
+
+        Parameters
+        ----------
+        nbytes : int
+            Bytes of each rank's part, the same on every rank.
+        kind : str
+            As of empty().
+
+        Returns
+        -------
+        Segment
+            Zeroed.
+
+        Raises
+        ------
+        InvalidArgumentError
+            On every rank if ranks ask for different segments, with each rank's request.
+        SystemError
+            On every rank if some rank has no memory; the world goes on.
+        """
         wanted = _values.integer_of(nbytes, "nbytes")
         _values.check_bytes(wanted, "a segment")
         return Segment(self, self._segment(wanted, kind))
 
     def heap(self, nbytes: int = 64 << 20, *, grow_nbytes: int = 0, kind: str = "device") -> Heap:
-        """A Heap of symmetric arrays: `nbytes` of every rank's memory. Collective.
+        """A Heap of symmetric arrays: memory of every rank. Collective.
 
-        When that is full it grows by another `grow_nbytes`, or by the requested bytes if those are more; 0: never.
+        Parameters
+        ----------
+        nbytes : int
+            Bytes of each rank's memory, the same on every rank.
+        grow_nbytes : int
+            When it is full it grows by these, or by the requested bytes if those are more; 0: never.
+        kind : str
+            As of segment().
+
+        Returns
+        -------
+        Heap
+            With empty(), zeros(), resize() and free().
+
+        Raises
+        ------
+        InvalidArgumentError, SystemError
+            As segment().
         """
         wanted, growth = _values.integer_of(nbytes, "nbytes"), _values.integer_of(grow_nbytes, "grow_nbytes")
         _values.check_bytes(wanted, "a heap")
@@ -126,6 +184,18 @@ class World(Messages, Probes, Teams):
         and leaves others of single messages for check().
 
         It blocks for those posted without a stream, and for all of them with stream="host".
+
+        Parameters
+        ----------
+        requests : iterable of Request
+            Of isend() and irecv().
+        stream : stream, optional
+            Enqueues the waits there.
+
+        Raises
+        ------
+        TruncatedError, TimeoutError, AbortedError
+            As wait() of the first that ended badly.
         """
         _core.wait_all(list(requests), stream)
 
@@ -139,13 +209,41 @@ class World(Messages, Probes, Teams):
         """The ranks that do collectives together, numbered in this order. Collective over the world.
 
         Every rank names the ranks of its own team, or none.
+
+        Parameters
+        ----------
+        ranks : iterable of int
+            Ranks of the world, in the order of their new numbers.
+        channels : int
+            How many channels of collectives the team has; they may run at once.
+
+        Returns
+        -------
+        Team
+            On a rank that named none, a team without it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            On every rank, if the members of a team named different ranks.
         """
         return team_of(self, [_values.integer_of(rank, "ranks") for rank in ranks], channels)
 
     # --- plans ---
 
     def plan(self, name: str = "plan") -> plans.PlanBuilder:
-        """Starts a plan: add operations, build() it on every rank, launch() it any number of times."""
+        """Starts a plan: add operations, build() it on every rank, launch() it any number of times.
+
+        Parameters
+        ----------
+        name : str
+            For explain() and errors.
+
+        Returns
+        -------
+        PlanBuilder
+            Empty.
+        """
         return plans.PlanBuilder(self, name)
 
     def halo(
@@ -161,10 +259,32 @@ class World(Messages, Probes, Teams):
     ) -> plans.Plan:
         """A plan that fills the ghost cells of one array, or of a list of them, from the neighbours. Collective.
 
-        Each local array (1 to 4 dimensions, any strides, any element type) holds this rank's block with `ghost` cells
-        on both sides of every dimension; a width of 0 means no exchange along that dimension. The ranks lie in `grid`,
-        row-major; without one, choose_grid() picks it for the largest local block. `corners` also fills edges and
-        corners.
+        Parameters
+        ----------
+        arrays : array or list of arrays
+            This rank's block of each: 1 to 4 dimensions, any strides, any element type, with `ghost` cells on both sides.
+        ghost : int or sequence of int
+            Width in cells, one for each dimension if there are several; 0: no exchange along that one.
+        grid : sequence of int, optional
+            Ranks in each dimension, row-major. Without it choose_grid() picks it for the largest local block.
+        periodic : bool or sequence of bool
+            Whether each dimension is closed to a ring; at an open edge the ghost cells stay as they are.
+        corners : bool
+            Fills edges and corners too.
+        tag : int
+            Of the plan's messages.
+        name : str
+            For explain() and errors.
+
+        Returns
+        -------
+        Plan
+            launch() it any number of times.
+
+        Raises
+        ------
+        InvalidArgumentError
+            On every rank: blocks that do not fit each other, a grid of another size than the world.
         """
         builder = plans.PlanBuilder(self, name)
         for array in arrays if isinstance(arrays, (list, tuple)) else [arrays]:
@@ -174,15 +294,29 @@ class World(Messages, Probes, Teams):
     # --- the program's own work on streams, and capture ---
 
     def call(self, function: Callable[..., Any], *args: Any, stream: Any = None, **keywords: Any) -> None:
-        """Calls function(*args, **keywords) in the order of the stream: behind its work so far, before its later work.
+        """Calls `function(*args, **keywords)` in the order of the stream: behind its work so far, before its later work.
 
-        Does not block. In a capture() the captured stream is the default, and each launch of the graph calls the function
-        again: so numpy arithmetic between ops becomes a part of the step. The stream, or the graph, keeps the arguments;
-        a result of the function is dropped. It runs in a thread of the stream, with the GIL, so it is slow beside a
-        kernel, and on a GPU it must not use cuda, nor device memory (arrays of kind "pinned" are fine).
-        It cannot call onstream: UnsupportedError. If it raises, the world fails with an error that names function, rank
-        and exception, which the next wait raises on every rank; later functions are not called then. Raises TypeError
-        for a function that cannot be called, and InvalidArgumentError without a stream.
+        Does not block. In a capture() each launch of the graph calls the function again, so numpy arithmetic between ops becomes
+        a part of the step. It runs in a thread of the stream, with the GIL, so it is slow beside a kernel. On a GPU it must not
+        use cuda, nor device memory (arrays of kind "pinned" are fine), and it cannot call onstream: UnsupportedError. If it
+        raises, the world fails with an error that names function, rank and exception, which the next wait raises on every
+        rank; later functions are not called then.
+
+        Parameters
+        ----------
+        function : callable
+            Its result is dropped.
+        *args, **keywords
+            Its arguments. The stream, or the graph, keeps them.
+        stream : stream, optional
+            In a capture() the captured stream, if none is given.
+
+        Raises
+        ------
+        TypeError
+            For a function that cannot be called.
+        InvalidArgumentError
+            Without a stream.
         """
         if not callable(function):
             raise TypeError(
@@ -196,11 +330,25 @@ class World(Messages, Probes, Teams):
         """Captures the work enqueued on the stream inside the `with` block; none of it runs until graph.launch().
 
         Inside the block, in its thread, `stream` is the default of this world's sends, receives, collectives, plans and
-        halos, and later of graph.launch(). The graph keeps alive the arrays, plans and requests that it uses. A block
-        that captures nothing raises, and a graph whose block raised cannot be launched. (A graph that torch or cupy
-        captures keeps onstream's objects alive too; the program must keep the arrays, as always there.)
-        Only enqueued work is captured: numpy arithmetic in the block runs once, at once, and no launch does it again.
-        call() makes a function a part of the graph.
+        halos, and later of graph.launch(). Only enqueued work is captured: numpy arithmetic in the block runs once, at once, and
+        no launch does it again; call() makes a function a part of the graph. The graph keeps alive the arrays, plans and
+        requests that it uses. (A graph that torch or cupy captures keeps onstream's objects alive too; the program must keep
+        the arrays, as always there.)
+
+        Parameters
+        ----------
+        stream : Stream
+            Of World.stream().
+
+        Returns
+        -------
+        Graph
+            Of the `with` statement. One whose block raised cannot be launched.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The block captured nothing.
         """
         graph = _Graph()
         stream._begin_capture()
@@ -239,126 +387,29 @@ class ExplainedWorld(Explained):
         return self._world._explain_send(array, peer, tag, path)
 
 
-class Segment:
-    """Symmetric memory of a world: a part on every rank, which every rank puts to, gets from, and signals in.
-
-    Offsets are bytes into a part. put(), get(), signal() and wait() are ordered on `stream`, where they do not block
-    and may be captured; without a stream they go by the array, as World.send() does, and block for a host array.
-    signal() and wait() without a stream block. The peer takes no part. Words are unsigned integers of 8 bytes, at
-    offsets that are multiples of 8. Views keep the memory alive, until free().
-    """
-
-    def __init__(self, world: World, blocks: _core.SegmentBlocks) -> None:
-        self._world = world
-        self._blocks = blocks
-        self._freed = False
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of each rank's part."""
-        return self._blocks.nbytes
-
-    @property
-    def kind(self) -> str:
-        return self._blocks.kind
-
-    def local(self, dtype: Any = "uint8") -> Any:
-        """This rank's part as a 1-dimensional array."""
-        return _whole(self._blocks.local(), dtype)
-
-    def array(self, shape: int | Sequence[int], dtype: Any = "float64", *, offset: int = 0) -> SymmetricArray:
-        """The elements from `offset` on as a SymmetricArray, whose ops know strides, element types and many words."""
-        extents, nbytes = _types.sized(shape, dtype, "an array")
-        start = _values.offset_of(offset, "offset")
-        self._blocks.address_of(start, nbytes)
-        return SymmetricArray(self._world, Piece(self._blocks, start, extents, dtype))
-
-    def peer(self, rank: int, dtype: Any = "uint8") -> Any:
-        """A peer's part as a 1-dimensional array that this rank's device addresses: numpy, torch or cupy, as local().
-
-        For the program's own kernels, and where a plan's put() goes. Raises UnsupportedError, with the reason, where
-        this rank's device cannot reach it; put() and get() can all the same.
-        """
-        return _whole(self._blocks.peer(_values.rank_of(rank)), dtype)
-
-    def direct(self, rank: int) -> bool:
-        """Whether peer() works; else why_not() tells the reason."""
-        return self._blocks.direct(_values.rank_of(rank))
-
-    def why_not(self, rank: int) -> str:
-        """Why this rank's device does not reach a peer's part; empty where it does."""
-        return self._blocks.why_not(_values.rank_of(rank))
-
-    def put(
-        self,
-        array: Any,
-        rank: int,
-        *,
-        offset: int = 0,
-        signal: int | None = None,
-        value: int = 1,
-        op: str = "add",
-        stream: Any = None,
-    ) -> None:
-        """Copies a contiguous array into rank's part at `offset`.
-
-        With `signal`, the offset of a word there, the word is then changed by `value` (op "add" or "set"): a rank that
-        waits for it then sees the array's bytes.
-        """
-        word = None if signal is None else _values.offset_of(signal, "signal")
-        start, bits = _values.offset_of(offset, "offset"), told_bits(value, op, "uint64")
-        self._blocks.put(array, _values.rank_of(rank), start, word, bits, op, stream)
-
-    def get(self, array: Any, rank: int, *, offset: int = 0, stream: Any = None) -> None:
-        """Fills a contiguous array from rank's part at `offset`."""
-        self._blocks.get(array, _values.rank_of(rank), _values.offset_of(offset, "offset"), stream)
-
-    def signal(self, rank: int, *, offset: int, value: int = 1, op: str = "add", stream: Any = None) -> None:
-        """Changes the word at `offset` of rank's part: adds `value`, or sets it (op="set")."""
-        start, bits = _values.offset_of(offset, "offset"), told_bits(value, op, "uint64")
-        self._blocks.signal(_values.rank_of(rank), start, bits, op, stream)
-
-    def wait(self, *, offset: int, value: int, compare: str = "ge", stream: Any = None) -> None:
-        """Waits until the word at `offset` of this rank's part compares with `value`: eq, ne, gt, ge, lt or le."""
-        bits = _values.word_of_type(value, "uint64", "value")
-        self._blocks.wait(_values.offset_of(offset, "offset"), bits, compare, stream)
-
-    def atomic(self, op: str, rank: int, *, offset: int, value: int = 0, expected: int = 0, width: int = 8) -> int:
-        """Changes a word of 4 or 8 bytes of rank's part atomically, and returns its old value. Blocks.
-
-        op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`).
-        """
-        types = {4: "uint32", 8: "uint64"}
-        bytes_of_word = _values.integer_of(width, "width")
-        if bytes_of_word not in types:
-            raise InvalidArgumentError(f"width={bytes_of_word}: a word has 4 or 8 bytes")
-        word = self.array((), types[bytes_of_word], offset=offset)
-        was: int = word.atomic(op, rank, value=value, expected=expected, stream="host")
-        return was
-
-    def free(self) -> None:
-        """Frees every rank's part now; views of it must not be used any more. Collective.
-
-        Nothing that uses it is under way. Later launches of plans and of World.capture()'s graphs that use it raise.
-        """
-        self._blocks.free()
-        self._freed = True
-
-    def __repr__(self) -> str:
-        if self._freed:
-            return "<Segment: freed>"
-        if self._world.closed:
-            return "<Segment: its world is closed>"
-        return f"<Segment: {self.nbytes} bytes on each of {self._world.size} ranks, {self.kind} memory>"
-
-
 def init(*, launch: _core.Launch | None = None, **parameters: Any) -> World:
-    """Joins the job: a World with these parameters. Collective."""
+    """Joins the job: a World with these parameters. Collective.
+
+    Parameters
+    ----------
+    launch : Launch, optional
+        This rank's place in the job; the launcher's variables, if none is given.
+    **parameters
+        Any of `onstream info --parameters`; None leaves its default.
+
+    Returns
+    -------
+    World
+        Also for a `with` statement, which closes it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A parameter that does not exist, or a value out of range.
+    TimeoutError
+        Some rank has not come by `bootstrap_timeout_s`; the error names it.
+    """
     return World(launch=launch, **parameters)
-
-
-def _whole(block: _core.Block, dtype: Any) -> Any:
-    return _views.view_of(block, block.nbytes // _types.item_bytes_of(dtype), dtype)
 
 
 def _is_success(error: BaseException) -> bool:

@@ -206,7 +206,7 @@ def test_a_file_of_another_schema_is_refused_by_name() -> None:
         table.markdown_of({"schema": 0, "kind": "message"}, "old.json")
 
 
-def test_the_newest_result_of_each_device_goes_into_readme(tmp_path: Path) -> None:
+def test_the_newest_result_of_a_device_goes_into_readme_and_of_each_into_the_pages(tmp_path: Path) -> None:
     tool = readme_tool()
     folder = tmp_path / "bench" / "results"
     folder.mkdir(parents=True)
@@ -215,13 +215,16 @@ def test_the_newest_result_of_each_device_goes_into_readme(tmp_path: Path) -> No
         ("b", "2026-01-01", "CPU 1"),
         ("c", "2025-01-01", "CPU 2"),
     ):
-        result = made_up([row("onstream", "ping-pong", "host", 8, 1e-7)], device=device)
+        result = made_up([row("onstream", "ping-pong", "host", 8, 1e-7, "host")], device=device)
         result["environment"]["date"] = date
         (folder / f"{name}-message.json").write_text(json.dumps(result))
     assert [file.name for file, _ in tool.newest(tmp_path)] == ["a-message.json", "c-message.json"]
     text = tool.with_section(f"# x\n{tool.BEGIN}\nold\n{tool.END}\nend\n", tool.section(tmp_path))
     assert "old" not in text
-    assert text.count("| mode |") == 2
+    assert text.count("| A CPU, 2 cores, the host waits for each | 8 B | 100 ns | - | - | - |") == 1
+    pages = tool.pages(tmp_path)
+    assert list(pages) == ["message.md"]
+    assert pages["message.md"].count("| mode |") == 2
     assert text.endswith(f"{tool.END}\nend\n")
     assert tool.with_section(text, tool.section(tmp_path)) == text
 
@@ -240,10 +243,12 @@ def test_readme_is_in_step_with_the_committed_results() -> None:
     assert text == tool.with_section(text, tool.section(ROOT)), "run: .venv/bin/python tools/readme_table.py"
 
 
-def test_the_page_of_figures_is_in_step_with_the_committed_results() -> None:
-    text = (ROOT / "docs" / "figures.md").read_text()
-    assert text == readme_tool().page(ROOT), "run: .venv/bin/python tools/readme_table.py"
-    assert {"## startup, NVIDIA H200", "## ping-kernel-pong, NVIDIA H200"} <= set(text.splitlines())
+def test_the_pages_of_figures_are_in_step_with_the_committed_results() -> None:
+    pages = readme_tool().pages(ROOT)
+    folder = ROOT / "docs" / "figures"
+    assert {name: (folder / name).read_text() for name in pages} == pages, "run: .venv/bin/python tools/readme_table.py"
+    assert {file.name for file in folder.glob("*.md")} == {*pages, "index.md"}
+    assert "## NVIDIA H200" in pages["startup.md"]
 
 
 def test_committed_results_say_how_they_were_come_by() -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 from jobs import run_job
 from onstream.demo import bathymetry
 
@@ -95,6 +96,38 @@ def test_a_missing_typer_says_what_to_install() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
     assert "pip install typer rich" in ended.stderr
+
+
+def test_the_library_needs_numpy_alone() -> None:
+    blocked = "import sys; sys.modules |= dict.fromkeys(['typer', 'rich', 'matplotlib', 'ml_dtypes'])\n"
+    program = (
+        "import onstream, onstream.launcher, onstream.info\nprint(onstream.run_threads(2, lambda w: w.all_reduce(1)))"
+    )
+    environment = os.environ | {"ONSTREAM_DEVICE": "host"}
+    ended = subprocess.run(
+        [sys.executable, "-c", blocked + program], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert ended.stdout == "[2, 2]\n", ended.stderr
+
+
+def test_a_missing_matplotlib_says_what_to_install_before_the_demo_computes(tmp_path: Path) -> None:
+    program = f"import sys; sys.modules['matplotlib'] = None; from onstream.demo import run_demo; sys.exit(run_demo(out={str(tmp_path)!r}))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "pip install matplotlib" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_extras_and_pins_name_the_same_packages() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    lists = re.findall(r"^(?:optional-dependencies\.(\w+)|dependencies) = \[(.*?)\]", project, re.MULTILINE)
+    named = {extra: set(re.findall(r'"([\w-]+)', packages)) for extra, packages in lists}
+    pins = {kind: (ROOT / "tools" / f"requirements-{kind}.txt").read_text() for kind in ("run", "check", "build")}
+    pinned = {kind: set(re.findall(r"^([\w-]+)==", text, re.MULTILINE)) for kind, text in pins.items()}
+    assert named[""] == {"numpy"}
+    assert named[""] | named["cli"] | named["bench"] | named["demo"] == pinned["run"]
+    assert named["docs"] <= pinned["check"]
+    assert named["net"] <= pinned["build"]
 
 
 def test_a_misspelt_variable_is_an_error_and_not_a_traceback() -> None:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-import onstream
-
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-import python_page  # noqa: E402
-
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")])
 
 
@@ -49,6 +41,7 @@ def test_every_make_target_is_in_the_help() -> None:
         "python",
         "lint",
         "rules",
+        "site",
         "install-check",
         "sanitize",
     }
@@ -56,27 +49,8 @@ def test_every_make_target_is_in_the_help() -> None:
     assert phony - inner == told
 
 
-def test_the_python_page_is_current_and_has_every_public_name() -> None:
-    assert (ROOT / "docs" / "python.md").read_text() == python_page.page(), "run `make docs`"
-    named = [name for names in python_page.GROUPS.values() for name in names]
-    assert sorted([*named, "__version__"]) == sorted(onstream.__all__)
-
-
-def test_every_public_method_says_what_it_does() -> None:
-    known = python_page.definitions()
-    silent = [
-        f"{owner}.{name}"
-        for names in python_page.GROUPS.values()
-        for owner in names
-        if isinstance(known.get(owner), ast.ClassDef)
-        for name, method in python_page.members(owner, known).items()
-        if not ast.get_docstring(method) and not method.decorator_list
-    ]
-    assert silent == []
-
-
 def test_decisions_are_numbered_without_gaps() -> None:
-    names = sorted(file.name for file in (ROOT / "docs" / "decisions").glob("*.md"))
+    names = sorted(file.name for file in (ROOT / "docs" / "decisions").glob("0*.md"))
     assert [name[:4] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]
 
 

@@ -1,4 +1,4 @@
-"""The examples work as README says: from the installed package, as a folder of another project, and from Python."""
+"""The examples work as docs/install.md says: from the installed package, as a folder of another project, and from Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from test_headers import internal_headers
 EXAMPLES = ROOT / "examples"
 LIMIT_S = 400  # a folder of another project is compiled anew
 
-README = (ROOT / "README.md").read_text()
+INSTALLATION = (ROOT / "docs" / "install.md").read_text()
 (VERSION,) = re.findall(r"project\(onstream VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
 
 
@@ -125,8 +125,8 @@ int main() {
 @pytest.mark.limit(LIMIT_S)
 @pytest.mark.install
 def test_a_program_with_every_family_needs_the_installed_tree_alone(prefix: Path, tmp_path: Path) -> None:
-    (tmp_path / "ring.cpp").write_text(PROGRAM)  # by the name that README's project has
-    (tmp_path / "CMakeLists.txt").write_text(code_of_readme("cmake"))
+    (tmp_path / "ring.cpp").write_text(PROGRAM)  # by the name that the page's project has
+    (tmp_path / "CMakeLists.txt").write_text(project_of_page())
     configure_and_build(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     commands = (tmp_path / "build" / "build.ninja", tmp_path / "build" / "CMakeFiles" / "ring.dir" / "flags.make")
     assert all(str(ROOT / "src") not in file.read_text() for file in commands if file.exists())
@@ -159,8 +159,8 @@ def test_examples_are_built_from_the_installed_package(prefix: Path, tmp_path: P
 
 @pytest.mark.limit(LIMIT_S)
 @pytest.mark.install
-def test_the_readmes_project_is_built_with_onstream_as_a_folder(tmp_path: Path) -> None:
-    lists = code_of_readme("cmake").replace("find_package(onstream REQUIRED)", f"add_subdirectory({ROOT} onstream)")
+def test_the_pages_project_is_built_with_onstream_as_a_folder(tmp_path: Path) -> None:
+    lists = project_of_page().replace("find_package(onstream REQUIRED)", f"add_subdirectory({ROOT} onstream)")
     assert "add_subdirectory" in lists
     (tmp_path / "CMakeLists.txt").write_text(lists)
     shutil.copy(EXAMPLES / "ring.cpp", tmp_path)
@@ -174,10 +174,8 @@ def test_the_readmes_project_is_built_with_onstream_as_a_folder(tmp_path: Path) 
 
 @pytest.mark.limit(LIMIT_S)
 def test_the_functor_of_the_page_is_built_from_the_installed_package(prefix: Path, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "collectives.md").read_text()
-    (code,) = re.findall(r"```cpp\n(// product\.cu; .*?)```", page, re.DOTALL)
-    (tmp_path / "ring.cpp").write_text(code)  # by the name that README's project has
-    (tmp_path / "CMakeLists.txt").write_text(code_of_readme("cmake"))
+    shutil.copy(EXAMPLES / "product.cpp", tmp_path / "ring.cpp")  # by the name that the page's project has
+    (tmp_path / "CMakeLists.txt").write_text(project_of_page())
     configure_and_build(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     # Compiled without nvcc.
     started = [sys.executable, "-m", "onstream", "run", "-n", 3, tmp_path / "build" / "ring"]
@@ -188,30 +186,16 @@ def test_the_functor_of_the_page_is_built_from_the_installed_package(prefix: Pat
 @pytest.mark.limit(LIMIT_S)
 @pytest.mark.gpu
 def test_the_kernel_of_the_page_is_built_from_the_installed_package(prefix: Path, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "one_sided.md").read_text()
-    for name in ("pass.hpp", "pass.cpp", "pass.cu"):
-        (code,) = re.findall(rf"```cpp\n// {re.escape(name)}\n(.*?)```", page, re.DOTALL)
-        (tmp_path / name).write_text(code)
-    (lists,) = re.findall(r"```cmake\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "CMakeLists.txt").write_text(lists)
+    shutil.copytree(EXAMPLES / "pass", tmp_path, dirs_exist_ok=True)
     configure_and_build(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     for size in (1, 4):
         said = sorted(run(size, tmp_path / "build" / "pass"))
         assert said == [f"[{rank}] rank {rank} has the sum {64 * ((rank - 1) % size)}" for rank in range(size)]
 
 
-def code_of_readme(language: str, number: int = 0) -> str:
-    blocks = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    return str(blocks[number])
-
-
-def test_the_readmes_cpp_is_the_example() -> None:
-    assert code_of_readme("cpp") == (EXAMPLES / "ring.cpp").read_text()
-
-
-@pytest.mark.parametrize(("number", "name"), [(0, "ring.py"), (1, "halo.py")])
-def test_the_readmes_python_is_the_example(number: int, name: str) -> None:
-    assert code_of_readme("python", number) == (EXAMPLES / name).read_text()
+def project_of_page() -> str:
+    (code,) = re.findall(r"```cmake\n(.*?)```", INSTALLATION, re.DOTALL)
+    return str(code)
 
 
 @pytest.mark.gpu

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from host_jobs import SOON_S, Job
+from conftest import ROOT
+from host_jobs import SOON_S, Job, require_ucx
 from hosts import hosts
 from jobs import state_of, wait_for, wait_until_gone
 from onstream.launcher import hosts as lists
@@ -43,6 +44,15 @@ def agents() -> list[int]:
             if b"onstream.launcher.agent" in words and state_of(int(folder.name)) not in "ZX":
                 found.append(int(folder.name))
     return found
+
+
+def test_the_tutorials_last_step_goes_between_hosts(job: Job) -> None:
+    require_ucx()
+    done = job.run("a:2,b:2", (ROOT / "examples" / "tutorial" / "hosts.py").read_text())
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "[0] 4 ranks on 2 hosts"
+    assert second.startswith("[0] to rank 1, message of 7.812 KiB: ")
 
 
 def test_ranks_go_by_host_in_order_and_know_their_place(job: Job) -> None:

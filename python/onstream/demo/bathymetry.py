@@ -56,12 +56,8 @@ def load(path: str | Path | None = None) -> Bathymetry:
 
 
 def _sample() -> Bathymetry:
-    try:
-        from matplotlib import cbook
-    except ImportError as error:
-        raise InvalidArgumentError(
-            f"the default sea floor comes with matplotlib ({error}): python -m pip install matplotlib, or use --bathymetry"
-        ) from error
+    from matplotlib import cbook
+
     with np.load(cbook.get_sample_data("topobathy.npz", asfileobj=False)) as data:
         return _from_named(dict(data), "matplotlib sample_data/topobathy.npz")
 

@@ -44,6 +44,16 @@ _SIDES = {
 _REPORT, _IMAGE = "index.html", "tsunami.png"
 
 
+def _check_matplotlib() -> None:
+    """Now, and not when hours of waves are there to be drawn."""
+    try:
+        import matplotlib as _  # noqa: F401
+    except ImportError as error:
+        raise InvalidArgumentError(
+            f"the demo draws with matplotlib ({error}): python -m pip install matplotlib, or the extra: pip install '.[demo]'"
+        ) from error
+
+
 def run_demo(
     *,
     ranks: int | None = None,
@@ -67,6 +77,7 @@ def run_demo(
     """
     begin = time.perf_counter()
     try:
+        _check_matplotlib()
         where, count, why = choose_device(device, ranks, ranks_per_gpu)
         plan = _Plan(bathymetry, grid, source, gauges, steps, hours, count)
         folder = _folder(Path(out))

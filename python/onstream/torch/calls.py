@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 
 from .. import _core
-from ..collectives import factors_of
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..neighbours import FLOATS, INTEGERS, offsets_of, type_name_of
+from ..reductions import factors_of
 
 # Element types of reductions, by the library's names.
 _TYPES = {
