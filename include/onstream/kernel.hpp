@@ -447,6 +447,7 @@ struct TeamView {
     for (int i = scope.rank() + scope.size(); i < size; i += scope.size()) {
       if (i != rank) tell(scope, flag_at(i), mine);
     }
+    if constexpr (kOnHost<Scope>) move_network(scope, waits);
     Status status = Status::ok;
     for (int i = scope.rank(); i < size && status == Status::ok; i += scope.size()) {
       if (i != rank) status = await(scope, i, mine);

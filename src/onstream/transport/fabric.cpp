@@ -70,12 +70,6 @@ const Parameters& Fabric::parameters() const { return implementation_->parameter
 const path::Table& Fabric::paths() const { return implementation_->paths_; }
 const std::shared_ptr<Device>& Fabric::device() const { return implementation_->device_; }
 
-void Fabric::require_one_host(std::string_view what) const {
-  if (network() == nullptr) return;
-  fail(ErrorCode::unsupported, what,
-       " need all ranks on one host in this version; messages, and collectives of a "
-       "world and its teams, go between hosts (docs/hosts.md)");
-}
 bool Fabric::is_remote(int peer) const { return implementation_->hosts_.is_remote(peer); }
 int Fabric::host_of(int peer) const { return implementation_->hosts_.host_of(peer); }
 const std::shared_ptr<net::NetworkProxy>& Fabric::network() const { return implementation_->hosts_.network(); }

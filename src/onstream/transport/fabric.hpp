@@ -53,8 +53,6 @@ class Fabric {
   const std::shared_ptr<OwnMemory>& own_memory() const;
   const std::shared_ptr<StreamPool>& streams() const;  // of all calls in which the host waits
 
-  // Throws unsupported in a world of several hosts: "a team's one-sided calls need all ranks on one host ...".
-  void require_one_host(std::string_view what) const;
   // Whether the rank is on another host than this one: then no op loads from or stores to its memory.
   bool is_remote(int peer) const;
   int host_of(int peer) const;                                // ranks of one host have one number

@@ -161,15 +161,30 @@ struct Warp {
   ONSTREAM_EITHER bool all(bool mine) const { return !group.any_of_warp(!mine); }
 };
 
-// One round of a wait. A thread of the host moves the network along meanwhile, if its world has one: the word with its
-// address lies beside the awake words.
+// The network of this world, for a thread of the host; or null. The word with its address lies beside the awake words.
+template <Group G>
+ONSTREAM_EITHER const HostTurn* host_turn(const G& group, const WaitView& view) {
+  if constexpr (requires(const HostTurn& turn) { group.pause(0u, view.spins, turn); }) {
+    if (view.awake == 0) return nullptr;
+    return reinterpret_cast<const HostTurn*>(group.load_relaxed(view.abort - view.awake + kHostTurnWord));
+  } else {
+    return nullptr;
+  }
+}
+
+// One round of a wait. A thread of the host moves the network along meanwhile.
 template <Group G>
 ONSTREAM_EITHER bool pause_in_wait(const G& group, const WaitView& view, std::uint32_t round) {
   if constexpr (requires(const HostTurn& turn) { group.pause(round, view.spins, turn); }) {
-    const std::uint64_t turn = view.awake == 0 ? 0 : group.load_relaxed(view.abort - view.awake + kHostTurnWord);
-    if (turn != 0) return group.pause(round, view.spins, *reinterpret_cast<const HostTurn*>(turn));
+    if (const HostTurn* const turn = host_turn(group, view)) return group.pause(round, view.spins, *turn);
   }
   return group.pause(round, view.spins);
+}
+
+// For an op that has written words which the network carries over, and may not wait for anything.
+template <Group G>
+ONSTREAM_EITHER void move_network(const G& group, const WaitView& view) {
+  if (const HostTurn* const turn = host_turn(group, view)) turn->move(turn->context);
 }
 
 // Abort words lie across PCIe, so they are looked at (by `word()`) once in kAbortEvery rounds, and in every round in

@@ -68,7 +68,7 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
   device_->load(one_sided::barrier_kernel());
   device_->load(one_sided::walk_kernel());
   device_->load(one_sided::wait_many_kernel());
-  if (fabric_->network() == nullptr) team_ = team_of_all();
+  team_ = team_of_all();
 }
 
 // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.

@@ -67,6 +67,16 @@ std::map<int, TeamWords::Offer> offers_of(const std::vector<Team::Words>& all) {
   return offers;
 }
 
+// Of the slots that a split takes: no other split of this world has the same, as each counts the changes so far.
+std::uint64_t generation_of(const std::vector<Team::Words>& all) {
+  constexpr std::uint64_t kPrime = 0x100000001b3;  // FNV-1a, Fowler, Noll and Vo
+  std::uint64_t mixed = 0xcbf29ce484222325;
+  for (const Team::Words& words : all) {
+    for (const std::uint64_t word : words) mixed = (mixed ^ word ^ (word >> 32)) * kPrime;
+  }
+  return mixed | 1;  // never 0, which is no team's
+}
+
 // Whether all new teams can have words now. Throws if one cannot and nothing has changed since `before`: slots that
 // another thread's split takes and gives back meanwhile are seen at some members before that, at others behind it.
 bool have_words(const std::vector<Team::Words>& all, const std::vector<Team::Words>& before, int slots) {
@@ -127,6 +137,7 @@ Team::Implementation::Implementation(OneSidedImplementation& one_sided, std::sha
   host_ = view_of(TeamWords::CallerKind::host);
   if (slot_ == 0) world_ = view_of(TeamWords::CallerKind::world);
   rank_ = host_.rank;
+  words_->watch(slot_, members_);
 }
 
 Team::Implementation::~Implementation() { words_->release(slot_); }
@@ -242,6 +253,7 @@ std::shared_ptr<Team> Team::split(int colour, int key) {
     const int slot = std::countr_zero(offers_of(all).at(colour).free);
     if (!split.claim(slot)) return false;
     own.words_->zero(*own.one_sided_.fabric().streams(), slot);
+    own.words_->install(slot, generation_of(all));
     return true;
   };
   for (bool made = false; !made;) {
@@ -306,6 +318,7 @@ std::shared_ptr<Team> OneSidedImplementation::team_of_all() {
   auto words = std::make_shared<TeamWords>(*fabric_);
   (void)words->claim(0, 0);
   words->keep(0);
+  words->install(0, 1);
   std::vector<int> all(static_cast<std::size_t>(fabric_->size()));
   std::iota(all.begin(), all.end(), 0);
   return std::shared_ptr<Team>(new Team::Implementation(*this, std::move(words), 0, std::move(all)));

@@ -1,5 +1,6 @@
 #include "onstream/one_sided/stream/team_words.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace onstream::one_sided {
@@ -12,6 +13,12 @@ std::uint64_t bit(int slot) { return std::uint64_t{1} << slot; }
 
 std::size_t in_lines(std::size_t bytes) { return (bytes + kSlotLine - 1) / kSlotLine * kSlotLine; }
 
+std::vector<bool> apart_of(const Fabric& fabric) {
+  std::vector<bool> apart;
+  for (int rank = 0; rank < fabric.size(); ++rank) apart.push_back(fabric.is_remote(rank));
+  return apart;
+}
+
 }  // namespace
 
 TeamWords::TeamWords(Fabric& fabric)
@@ -21,9 +28,20 @@ TeamWords::TeamWords(Fabric& fabric)
       flag_bytes_(in_lines((static_cast<std::size_t>(size_) + 1) * sizeof(std::uint64_t))),
       host_bytes_(flag_bytes_ + in_lines(static_cast<std::size_t>(size_) * kExchangeBytes)),
       free_(slots_ == 64 ? ~std::uint64_t{0} : bit(slots_) - 1),
-      host_(fabric.segment(static_cast<std::size_t>(slots_) * host_bytes_ + flag_bytes_, MemoryKind::pinned)),
-      device_(fabric.segment(static_cast<std::size_t>(slots_) * 2 * flag_bytes_, MemoryKind::device)),
+      host_part_bytes_(static_cast<std::size_t>(slots_) * host_bytes_ + flag_bytes_),
+      device_part_bytes_(static_cast<std::size_t>(slots_) * 2 * flag_bytes_),
+      apart_(apart_of(fabric)),
+      remote_(remote_of(fabric)),  // before any rank is past the segments, and sends
+      host_(fabric.segment(host_part_bytes_, MemoryKind::pinned)),
+      device_(fabric.segment(device_part_bytes_, MemoryKind::device)),
       zeroes_(fabric.own_memory()->take(2 * flag_bytes_)) {}
+
+std::unique_ptr<RemoteFlags> TeamWords::remote_of(const Fabric& fabric) const {
+  if (fabric.network() == nullptr) return nullptr;
+  return std::make_unique<RemoteFlags>(fabric,
+                                       RemoteFlags::Counts{kKinds, slots_, host_part_bytes_ + device_part_bytes_},
+                                       [this](RemoteFlags::FlagsPlace place, int rank) { return find(place, rank); });
+}
 
 TeamWords::Offer TeamWords::offer() const {
   const std::lock_guard lock(mutex_);
@@ -58,6 +76,7 @@ void TeamWords::keep(int slot) {
 
 void TeamWords::release(int slot) {
   if (guard_.in_child()) return;
+  if (remote_ != nullptr) remote_->forget(slot);
   const std::lock_guard lock(mutex_);
   claimed_ &= ~bit(slot);
   free_ |= bit(slot);
@@ -68,19 +87,50 @@ std::uint64_t* TeamWords::flags(CallerKind kind, int slot, int rank) const {
   if (kind == CallerKind::world) slot = slots_;  // behind all others
   const auto index = static_cast<std::size_t>(slot);
   std::byte* const at = kind == CallerKind::host || kind == CallerKind::world
-                            ? host_->peer(rank) + index * host_bytes_
-                            : device_->peer(rank) + (2 * index + (kind == CallerKind::kernel)) * flag_bytes_;
+                            ? host_part(rank) + index * host_bytes_
+                            : device_part(rank) + (2 * index + (kind == CallerKind::kernel)) * flag_bytes_;
   return reinterpret_cast<std::uint64_t*>(at);
 }
 
 std::uint64_t* TeamWords::exchanged(int slot, int rank, int member) const {
-  std::byte* const slot_begin = host_->peer(rank) + static_cast<std::size_t>(slot) * host_bytes_;
+  std::byte* const slot_begin = host_part(rank) + static_cast<std::size_t>(slot) * host_bytes_;
   return reinterpret_cast<std::uint64_t*>(slot_begin + flag_bytes_ + static_cast<std::size_t>(member) * kExchangeBytes);
 }
 
 void TeamWords::zero(StreamPool& streams, int slot) {
   std::memset(flags(CallerKind::host, slot, rank_), 0, host_bytes_);
   streams.copy_now(flags(CallerKind::stream, slot, rank_), zeroes_.get(), 2 * flag_bytes_);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!apart_[static_cast<std::size_t>(rank)]) continue;
+    std::memset(flags(CallerKind::host, slot, rank), 0, host_bytes_);
+    std::memset(flags(CallerKind::stream, slot, rank), 0, 2 * flag_bytes_);
+  }
+}
+
+void TeamWords::install(int slot, std::uint64_t generation) {
+  if (remote_ != nullptr) remote_->install(slot, generation);
+}
+
+void TeamWords::watch(int slot, const std::vector<int>& members) {
+  if (remote_ == nullptr) return;
+  std::vector<RemoteFlags::FlagsPlace> places;
+  for (const CallerKind kind : {CallerKind::host, CallerKind::stream, CallerKind::kernel, CallerKind::world}) {
+    if (kind == CallerKind::world && slot != 0) continue;
+    places.push_back({static_cast<std::uint16_t>(kind), static_cast<std::uint16_t>(slot)});
+  }
+  remote_->watch(places, members, static_cast<int>(std::ranges::find(members, rank_) - members.begin()));
+}
+
+std::byte* TeamWords::host_part(int rank) const {
+  return apart_[static_cast<std::size_t>(rank)] ? remote_->stand_in(rank) : host_->peer(rank);
+}
+std::byte* TeamWords::device_part(int rank) const {
+  return apart_[static_cast<std::size_t>(rank)] ? remote_->stand_in(rank) + host_part_bytes_ : device_->peer(rank);
+}
+
+RemoteFlags::FlagsMemory TeamWords::find(RemoteFlags::FlagsPlace place, int rank) const {
+  const auto kind = static_cast<CallerKind>(place.kind);
+  return {flags(kind, place.slot, rank), kind == CallerKind::host ? exchanged(place.slot, rank, 0) : nullptr};
 }
 
 }  // namespace onstream::one_sided

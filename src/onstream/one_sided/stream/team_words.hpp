@@ -1,26 +1,29 @@
 // TeamWords: the symmetric words of all teams of a world, one slot a team.
 //
 // A slot has words for hosts (in pinned memory) and for kernels (in device memory), which every rank addresses at every
-// other. Each rank knows which of its slots are free; a new team takes the lowest one that is free at all members.
-// Threads of a rank may split several teams at once, and a team may go on any thread: the state of the slots is locked.
-// A team that goes in a forked child keeps its slot.
+// other, or, of a rank on another host, has a stand-in of (remote_flags.hpp). Each rank knows which of its slots are
+// free; a new team takes the lowest one that is free at all members. Threads of a rank may split several teams at once,
+// and a team may go on any thread: the state of the slots is locked. A team that goes in a forked child keeps its slot.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/kernel.hpp"
+#include "onstream/one_sided/stream/remote_flags.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::one_sided {
 
 class TeamWords {
  public:
-  static constexpr std::size_t kExchangeBytes = 32;  // of each member
+  static constexpr std::size_t kExchangeBytes = kExchangeWords * sizeof(std::uint64_t);  // of each member
   // `world`: the hosts in the world's own barrier, of slot 0 alone; apart from those of the team of all.
   enum class CallerKind { host, world, stream, kernel };
+  static constexpr int kKinds = 4;
 
   explicit TeamWords(Fabric& fabric);  // collective
 
@@ -41,6 +44,11 @@ class TeamWords {
   void release(int slot);  // claimed or kept
   int slots() const { return slots_; }
 
+  // The slot's words are of a team with this generation from now on, which is the same at all members. They are 0.
+  void install(int slot, std::uint64_t generation);
+  // Of such a team, until it releases the slot.
+  void watch(int slot, const std::vector<int>& members);
+
   // Where rank's flags of a slot lie, as this rank addresses them: one word a member, then the barrier's number.
   std::uint64_t* flags(CallerKind kind, int slot, int rank) const;
   std::uint64_t* number(CallerKind kind, int slot, int rank) const { return flags(kind, slot, rank) + size_; }
@@ -50,7 +58,10 @@ class TeamWords {
   void zero(StreamPool& streams, int slot);
 
  private:
-  std::size_t flag_bytes() const { return flag_bytes_; }
+  std::unique_ptr<RemoteFlags> remote_of(const Fabric& fabric) const;
+  std::byte* host_part(int rank) const;
+  std::byte* device_part(int rank) const;
+  RemoteFlags::FlagsMemory find(RemoteFlags::FlagsPlace place, int rank) const;
 
   const ForkGuard guard_;
   int size_;
@@ -63,6 +74,10 @@ class TeamWords {
   std::uint64_t claimed_ = 0;  // not free, and no team's yet
   std::uint64_t changes_ = 0;
   std::uint64_t splitting_ = 0;  // of the teams that are being split
+  std::size_t host_part_bytes_;
+  std::size_t device_part_bytes_;
+  std::vector<bool> apart_;              // by rank: on another host
+  std::unique_ptr<RemoteFlags> remote_;  // in a world of several hosts
   std::shared_ptr<Segment> host_;
   std::shared_ptr<Segment> device_;
   std::shared_ptr<const std::byte> zeroes_;

@@ -40,7 +40,7 @@ class NetworkService {
   virtual void on_lost(int peer) = 0;
 };
 
-enum class ServiceNumber : std::uint8_t { messages = 0, exchanges, one_sided, count };
+enum class ServiceNumber : std::uint8_t { messages = 0, exchanges, one_sided, teams, count };
 
 class NetworkProxy final : public NetworkEvents {
  public:
