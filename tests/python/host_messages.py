@@ -284,19 +284,6 @@ def refusals(world: ons.World) -> None:
     for path in ("store", "load", "copy", "stage"):
         with refused(f"path {path} needs one host, and rank {other} is on another; leave the path out, or ask for net"):
             world.send(np.zeros(4), other, path=path)
-    segment = world.segment(64)
-    assert not segment.direct(other)
-    assert segment.why_not(other) == f"rank {other} is on another host"
-    calls = [
-        lambda: segment.peer(other),
-        lambda: segment.put(np.zeros(1), other),
-        lambda: segment.get(np.zeros(1), other),
-        lambda: segment.signal(other, offset=0),
-        lambda: segment.atomic("add", other, offset=0, value=1),
-    ]
-    for call in calls:
-        with refused(f"rank {other} is on another host, which put, get and signals do not reach in this version"):
-            call()
     for rank in near:
         with refused(f"path net leads to ranks of other hosts, and rank {rank} shares this host"):
             world.send(np.zeros(4), rank, path="net")

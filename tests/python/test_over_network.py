@@ -1,4 +1,4 @@
-"""The native suites of messages, plans, halos and collectives once more, with the ranks of one machine taken for several hosts.
+"""The native suites once more, with the ranks of one machine taken for several hosts.
 
 Over `sim`, whose seed decides which messages overtake, and over UCX's TCP. A case that needs one host skips itself, with
 the text by which the library refuses it. ONSTREAM_SEEDS=N runs so many more seeds of `sim` (nightly; none by default).
@@ -42,6 +42,15 @@ PROGRAMS = [
     "plan_match",
     "halo",
     "tsunami",
+    "one_sided",
+    "one_sided_failed",
+    "one_sided_refused",
+    "put_signal",
+    "segments",
+    "freed_segments",
+    "failed_waits",
+    "heap",
+    "teams",
 ]
 
 

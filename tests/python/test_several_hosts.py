@@ -1,4 +1,4 @@
-"""Worlds over several hosts: messages, collectives, and the calls that need one host."""
+"""Worlds over several hosts: messages, collectives, one-sided ops, and the calls that need one host."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import host_collectives
 import host_messages
+import host_one_sided
 import pytest
 from host_jobs import Job, require_ucx
 from hosts import hosts
@@ -41,6 +42,11 @@ def test_messages_arrive_between_all_ranks(job: Job, places: str) -> None:
 @pytest.mark.parametrize("places", ["a,b", "a:2,b:2", "a,b,c"])
 def test_collectives_have_the_results_of_one_host(job: Job, places: str) -> None:
     run_ranks(job, places, host_collectives.EVERYTHING)
+
+
+@pytest.mark.parametrize("places", ["a,b", "a:2,b:2", "a,b,c"])
+def test_one_sided_ops_reach_all_ranks(job: Job, places: str) -> None:
+    run_ranks(job, places, host_one_sided.EVERYTHING)
 
 
 def test_a_world_of_five_hosts_does_both(job: Job) -> None:

@@ -71,7 +71,7 @@ CASE(put_and_get_reach_memory_that_each_rank_names) {
   on_all_devices(3, [](World& world) {
     TestBuffer own(world, kLargest);
     const auto window = world.window(own.data(), kLargest);
-    CHECK(window->direct(0) && window->direct(2));
+    CHECK(world.fabric()->network() != nullptr || (window->direct(0) && window->direct(2)));
     exchange_all_ways(world, *window, [&] { return own.read(); });
   });
 }
@@ -155,6 +155,7 @@ CASE(a_long_op_gives_the_proxy_back_between_chunks) {
     std::vector<unsigned char> own(8192);
     const auto window = world.window(own.data(), own.size());
     const int other = 1 - world.rank();
+    const int slots = world.fabric()->is_remote(other) ? 8 : 2;
     Batch put(world.one_sided());
     put.put(Remote{*window, other}, own.data(), 8 * 256 + 1);
     Batch get(world.one_sided());
@@ -172,10 +173,10 @@ CASE(a_long_op_gives_the_proxy_back_between_chunks) {
         } else if (step.kind == one_sided::StepKind::store && step.target == held) {
           held = 0;
         } else if (step.bytes != 0) {
-          CHECK(held != 0 && ++copies <= 2);
+          CHECK(held != 0 && ++copies <= slots);
         }
       }
-      CHECK(claims == 5 && held == 0);
+      CHECK(claims == (9 + slots - 1) / slots && held == 0);
     }
     world.barrier();
   });

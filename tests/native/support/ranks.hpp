@@ -175,6 +175,11 @@ inline void use_network(Parameters& parameters) {
   if (wheel != nullptr) parameters.ucx_wheel = wheel;
 }
 
+inline bool over_sim() {
+  const char* const network = std::getenv("TEST_NET");
+  return network != nullptr && std::string_view(network) == "sim";
+}
+
 // The paths that this run can try: between hosts each is the network.
 inline std::vector<Path> paths_to_try(std::vector<Path> of_one_host) {
   return std::getenv("TEST_NET") == nullptr ? of_one_host : std::vector<Path>{Path::automatic};
