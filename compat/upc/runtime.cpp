@@ -35,6 +35,11 @@ Runtime::Space Runtime::plan_space(MemoryKind kind, std::int64_t bytes) {
 Runtime::Runtime() : world_(World::create()) {
   thread_ = world_->rank();
   threads_ = world_->size();
+  for (int thread = 0; thread < threads_; ++thread) {
+    if (!world_->fabric()->is_remote(thread)) continue;
+    fail(ErrorCode::unsupported, "UPC's threads need one host in this version, and thread ", thread,
+         " is on another than thread ", thread_, "; OpenSHMEM and the library's own calls go between hosts");
+  }
   const Parameters& parameters = world_->fabric()->parameters();
   spaces_ = {plan_space(MemoryKind::pinned, parameters.upc_host_bytes),
              plan_space(MemoryKind::device, parameters.upc_device_bytes)};

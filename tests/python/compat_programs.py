@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from onstream import _ucx
+
 SOURCES = ROOT / "tests" / "compat"
 
 
@@ -21,6 +23,15 @@ def failed_cases(cases: Iterable[str], output: str) -> list[str]:
     """The cases that a program was to run and does not report as passed."""
     passed = re.findall(r"passed (\w+)", output)
     return [case for case in cases if case not in passed]
+
+
+def between_hosts(host_ranks: int) -> dict[str, str]:
+    """Settings by which each so many ranks of this machine are taken for a host."""
+    wheel = _ucx.find_library()
+    if wheel is None:
+        pytest.skip("no UCX: pip install libucx-cu13")
+    hosts = {"ONSTREAM_DEVICE": "host", "ONSTREAM_NETWORK": "ucx", "ONSTREAM_HOST_RANKS": str(host_ranks)}
+    return {**hosts, "ONSTREAM_UCX_WHEEL": str(wheel)}
 
 
 # A GPU takes part in a refusal, or in an error that ends a job, only where a rank waits, or ends beside others.

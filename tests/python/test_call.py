@@ -110,9 +110,12 @@ def test_an_exception_reaches_every_waiting_rank_and_names_the_function() -> Non
         assert later == []
 
     def waiting(world: ons.World) -> None:
-        with pytest.raises(ons.AbortedError, match=words):
+        def reduce_twice() -> None:
             world.all_reduce(1)  # may end after rank 0's, and hear of the failure already
             world.all_reduce(np.ones(1))
+
+        with pytest.raises(ons.AbortedError, match=words):
+            reduce_twice()
 
     pair(raising, waiting, timeout_s=LONG_S)
 

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from compat_programs import SOURCES, cases_of, failed_cases, is_current, is_repeated, refusals
+from compat_programs import SOURCES, between_hosts, cases_of, failed_cases, is_current, is_repeated, refusals
 from conftest import ROOT, build_folder
 from memories import DEVICES
 from mpi_programs import call
@@ -138,6 +138,15 @@ def test_openshmem_collectives(pes: int) -> None:
 @pytest.mark.parametrize("pes", [1, 2, 4])
 def test_openshmem_collectives_with_the_heap_on_the_host_device(pes: int) -> None:
     check_collectives(pes, 2 * LIMIT_S, **ON_THE_HOST_DEVICE)
+
+
+@pytest.mark.limit(5 * LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("host_pes", [1, 2])
+def test_openshmem_between_hosts(host_pes: int) -> None:
+    settings = between_hosts(host_pes)
+    check(4, "openshmem.c", **settings)
+    check(4, "openshmem_device.c", **{**settings, **ON_THE_HOST_DEVICE})
+    check_collectives(4, 2 * LIMIT_S, **settings)
 
 
 # Others than the library takes by itself, which add in an order of their own.

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from compat_programs import SOURCES, cases_of, failed_cases, is_current, is_repeated, refusals
+from compat_programs import SOURCES, between_hosts, cases_of, failed_cases, is_current, is_repeated, refusals
 from conftest import ROOT, build_folder
 from mpi_programs import call
 
@@ -132,6 +132,12 @@ def test_every_call_does_what_it_must(threads: int) -> None:
 @pytest.mark.parametrize("threads", [2, 4])
 def test_every_call_does_what_it_must_over_proxies(threads: int) -> None:
     check_all(threads, {"ONSTREAM_PATH": "stage"})
+
+
+def test_threads_of_several_hosts_are_refused() -> None:
+    status, output = run(4, compiled("upc"), settings=between_hosts(2))
+    assert status == 1
+    assert "UPC's threads need one host in this version, and thread 2 is on another than thread 0" in output
 
 
 def test_every_misuse_has_its_row() -> None:
