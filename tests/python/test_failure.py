@@ -336,7 +336,7 @@ def test_a_timeout_says_each_thing_once_with_the_deadline_and_its_parameter() ->
     assert first == "rank 0: recv of 24 B from rank 1 with tag 4 passed its deadline of 1.5 s (timeout_s)"
     assert rest == [
         "  rank 1 tells of no wait of its own, and no whole message came from it to rank 0 with tag 4: check that it "
-        "sends, and on this tag",
+        "sends, and on this tag; if a rank computes longer than timeout_s, raise that",
         "the world has failed with it; to go on, every rank closes it and makes a new one",
     ]
 
