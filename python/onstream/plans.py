@@ -30,6 +30,10 @@ class PlanBuilder:
     """Collects the operations of a plan. Each that adds some returns the builder; wrong values raise at once.
 
     Except of halo(), which all ranks call: build() reports errors in its arguments, on every rank.
+
+    The plan keeps the arrays that it is given, not the program's names for them: write into an array
+    (`field[1:-1] = new`), as after `field = new` the plan would still move the old one. With two arrays that are swapped
+    build a plan over each, and swap those too.
     """
 
     def __init__(self, world: World, name: str) -> None:

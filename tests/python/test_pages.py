@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT
 from jobs import Outcome, run_job
@@ -66,6 +67,16 @@ def test_steps_2_to_4_of_the_tutorial_print_the_pages_line(name: str, tmp_path: 
     assert outcome.out in (DOCS / "tutorial.md").read_text()
 
 
+def test_two_arrays_that_are_swapped_have_a_halo_each(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "swap.py")
+    assert outcome.code == 0, outcome.err
+    rod = np.zeros(400)
+    rod[0] = 1000.0
+    for _ in range(50):
+        rod = (np.roll(rod, 1) + 2 * rod + np.roll(rod, -1)) / 4
+    assert outcome.out == f"[0] 50 steps: heat {rod.sum():.6f}, first cell {rod[0]:.6f}\n"
+
+
 def test_the_first_step_of_the_tutorial_prints_the_pages_line(tmp_path: Path) -> None:
     outcome = run(tmp_path, "tutorial/send.py")
     assert outcome.code == 0, outcome.err
@@ -78,7 +89,8 @@ def test_the_fifth_step_of_the_tutorial_goes_on_without_the_dead_rank(tmp_path: 
     assert outcome.code == 3, outcome.err  # the code of the rank that died
     told = sorted(outcome.out.splitlines())
     assert told == [f"[{rank}] [3] died; now rank {rank} of 3 goes on" for rank in range(3)]
-    assert "\n".join(told) in (DOCS / "tutorial.md").read_text()
+    last = outcome.err.splitlines()[-1]
+    assert "\n".join([*told, last]) in (DOCS / "tutorial.md").read_text()
 
 
 def test_the_last_step_of_the_tutorial_runs_on_one_host_too(tmp_path: Path) -> None:
