@@ -290,7 +290,7 @@ class World:
 
     @property
     def launch(self) -> Launch:
-        """This rank's place in the job, as its launcher gave it. Also once closed."""
+        """This rank's place in the job, from its launcher. Also once closed."""
 
     @property
     def device(self) -> str:

@@ -78,7 +78,7 @@ def test_a_cycle_of_sends_is_told_by_name() -> None:
 
     for story in ons.run_threads(2, rank, device="host", timeout_s=5):
         assert "these waits form a cycle: rank 0 send of 1000000 B to rank 1 with tag 0 -> rank 1 send" in story
-        assert "or use sendrecv: a send of more than 4096 B waits for its receive" in story
+        assert "or use sendrecv: a send of more than 4096 B waits for its receive\n" in story
 
 
 def test_faults_of_a_plan_name_its_ops_and_their_lanes() -> None:

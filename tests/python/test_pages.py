@@ -67,6 +67,22 @@ def test_steps_2_to_4_of_the_tutorial_print_the_pages_line(name: str, tmp_path: 
     assert outcome.out in (DOCS / "tutorial.md").read_text()
 
 
+def test_the_tutorials_cut_of_a_global_array_gives_each_rank_its_block(tmp_path: Path) -> None:
+    (cut,) = re.findall(r"^```python\n(shape = .*?)^```$", (DOCS / "tutorial.md").read_text(), re.MULTILINE | re.DOTALL)
+    check = """
+    assert list(grid) == [2, 2]
+    halo.launch()
+    top, left = row * rows, column * columns
+    want = np.pad(whole, 1)[top : top + rows + 2, left : left + columns + 2]
+    want[[0, 0, -1, -1], [0, -1, 0, -1]] = 0  # corners
+    assert (field == want).all()
+"""
+    inner = "".join(f"    {line}\n" for line in cut.splitlines())
+    whole = "with ons.init(device='host') as world:\n    whole = np.random.default_rng(1).random((1000, 600))\n"
+    outcome = run_job(tmp_path, 4, f"import numpy as np\nimport onstream as ons\n{whole}{inner}{check}")
+    assert outcome.code == 0, outcome.err
+
+
 def test_two_arrays_that_are_swapped_have_a_halo_each(tmp_path: Path) -> None:
     outcome = run(tmp_path, "swap.py")
     assert outcome.code == 0, outcome.err

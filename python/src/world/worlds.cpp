@@ -345,8 +345,7 @@ void bind_worlds(nb::module_& m) {
       .def_prop_ro(
           "size", [](const PyWorld& self) { return self.launch().size; },
           "How many ranks the job has. Also once closed.")
-      .def_prop_ro("launch", &PyWorld::launch,
-                   "This rank's place in the job, as its launcher gave it. Also once closed.")
+      .def_prop_ro("launch", &PyWorld::launch, "This rank's place in the job, from its launcher. Also once closed.")
       .def_prop_ro("device", &PyWorld::device, "Where this rank's work runs: \"host\", or \"cuda:N\".")
       .def_prop_ro("closed", &PyWorld::closed, "Also in a forked child, which makes a world of its own.")
       .def(
