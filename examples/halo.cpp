@@ -41,5 +41,6 @@ int main() {
   if (world->rank() == 0) std::printf("%s\n", halo->explain().c_str());
   std::printf("rank %d: its ghost cells are %s\n", world->rank(), right ? "right" : "wrong");
   device.destroy_stream(stream);
+  world->finish();
   return right ? 0 : 1;
 }

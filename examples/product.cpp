@@ -21,4 +21,5 @@ int main() {
   world->collective().run(
       collective::reduced_with<Multiply>(collective::all_reduce({matrix, matrix, 1})));  // or on a stream
   std::printf("rank %d has %u %u %u %u\n", world->rank(), matrix->a, matrix->b, matrix->c, matrix->d);
+  world->finish();
 }

@@ -27,4 +27,5 @@ int main() {
   std::printf("rank %d of %d: after 101 steps here is the number of rank %d\n", world->rank(), world->size(),
               numbers[0]);
   device.destroy_stream(stream);
+  world->finish();  // throws the error of work that no call has told
 }

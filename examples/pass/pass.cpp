@@ -22,4 +22,5 @@ int main() {
   std::printf("rank %d has the sum %g\n", world->rank(), *body.sum);
   world->barrier();  // nobody's part goes while another may still put there
   device.destroy_stream(stream);
+  world->finish();
 }

@@ -2,6 +2,10 @@
 // slower to compile: one that has neither kernels nor ops of its own may include those headers that it needs.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "onstream needs C++20: compile this file with -std=c++20 (g++ 11 or clang++ 14, or newer)"
+#endif
+
 #include "onstream/collective.hpp"
 #include "onstream/device.hpp"
 #include "onstream/error.hpp"

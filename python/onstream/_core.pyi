@@ -282,19 +282,19 @@ class World:
 
     @property
     def rank(self) -> int:
-        """Also once closed."""
+        """This rank's number, 0 to size - 1. Also once closed."""
 
     @property
     def size(self) -> int:
-        """Also once closed."""
+        """How many ranks the job has. Also once closed."""
 
     @property
     def launch(self) -> Launch:
-        """This rank's place in the job. Also once closed."""
+        """This rank's place in the job, from its launcher. Also once closed."""
 
     @property
     def device(self) -> str:
-        """"host", or "cuda:N"."""
+        """Where this rank's work runs: "host", or "cuda:N"."""
 
     @property
     def closed(self) -> bool:

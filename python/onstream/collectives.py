@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _arrays, _core, _values, scalars
 from .errors import InvalidArgumentError
-from .neighbours import Neighbourhood, check_dealt, contiguous_span, run_call, unit_of
+from .neighbours import Neighbourhood, check_dealt, check_size, contiguous_span, run_call, unit_of
 from .reductions import check_bool, combine_of, factors_of, is_one, type_of
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class Collectives:
         if self._run_plain("all_gather", array, out, "sum", 0, channel, algorithm, stream):
             return out
         source, target = self._span(array), self._span(out, writable=True)
-        self._check_size("all_gather", target, source.nbytes * self._members.size, "out")
+        check_size("all_gather", {"out": target, "array": source}, source.nbytes * self._members.size)
         call = self._move("all_gather", source, target, source.nbytes, 0, channel, algorithm)
         return self._run(call, (source, target), stream, out)
 
@@ -266,7 +266,7 @@ class Collectives:
         if self._members.rank == root:
             if target is None:
                 raise InvalidArgumentError("gather: the root needs `out`")
-            self._check_size("gather", target, source.nbytes * self._members.size, "out")
+            check_size("gather", {"out": target, "array": source}, source.nbytes * self._members.size)
         else:
             target = None  # `out` is ignored: nothing comes here
         call = self._move("gather", source, target, source.nbytes, root, channel, algorithm)
@@ -303,7 +303,7 @@ class Collectives:
         if self._members.rank == root:
             if source is None:
                 raise InvalidArgumentError("scatter: the root needs an array")
-            self._check_size("scatter", source, target.nbytes * self._members.size, "array")
+            check_size("scatter", {"array": source, "out": target}, target.nbytes * self._members.size)
         else:
             source = None  # `array` is ignored: nothing leaves from here
         call = self._move("scatter", source, target, target.nbytes, root, channel, algorithm)
@@ -340,7 +340,7 @@ class Collectives:
         target = source if out is None else self._span(out, writable=True)
         size = self._members.size
         check_dealt(source, size, "ranks")
-        self._check_size("all_to_all", target, source.nbytes, "out")
+        check_size("all_to_all", {"out": target, "array": source}, source.nbytes)
         call = self._move("all_to_all", source, target, source.nbytes // size, 0, channel, algorithm)
         return self._run(call, (source, target), stream, result)
 
@@ -403,7 +403,7 @@ class Collectives:
                 )
             count //= self._members.size
         if out is not None and receives:
-            self._check_size(kind, target, count * source.item_bytes, "out")
+            check_size(kind, {"out": target, "array": source}, count * source.item_bytes)
             out_type = target.dtype if callable(op) else type_of(target, out)
             if out_type != type_name:
                 raise InvalidArgumentError(f"{kind}: the array is of {type_name}, but `out` of {out_type}")
@@ -450,10 +450,6 @@ class Collectives:
         if not 0 <= rank < self._members.size:
             raise InvalidArgumentError(f"root {rank} does not exist; there are ranks 0 to {self._members.size - 1}")
         return rank
-
-    def _check_size(self, kind: str, span: _arrays.Span, wanted: int, name: str) -> None:
-        if span.nbytes != wanted:
-            raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}")
 
     def _call(
         self, kind: str, source: _arrays.Span | None, target: _arrays.Span | None, count: int, type_name: str,

@@ -70,7 +70,7 @@ class Neighbourhood:
         if self._run_plain("neighbour_all_gather", array, out, None, None, None, None, algorithm, stream):
             return out
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
-        self._check_size("all_gather", "out", target, source.nbytes * len(self.sources))
+        check_size("all_gather", {"out": target, "array": source}, source.nbytes * len(self.sources))
         unit = unit_of("all_gather", self._edges, (source, target), [source.nbytes])
         call = self._call("neighbour_all_gather", source, target, source.nbytes // unit.bytes, unit, algorithm)
         return self._run(call, (source, target), stream, out)
@@ -83,7 +83,7 @@ class Neighbourhood:
         parts = len(self.destinations)
         check_dealt(source, parts, "destinations")
         part = source.nbytes // parts if parts > 0 else target.nbytes // max(1, len(self.sources))
-        self._check_size("all_to_all", "out", target, part * len(self.sources))
+        check_size("all_to_all", {"out": target, "array": source}, part * len(self.sources))
         unit = unit_of("all_to_all", self._edges, (source, target), [part])
         call = self._call("neighbour_all_to_all", source, target, part // unit.bytes, unit, algorithm)
         return self._run(call, (source, target), stream, out)
@@ -115,10 +115,6 @@ class Neighbourhood:
         call = self._call("neighbour_all_to_all_v", source, target, 0, unit, algorithm)
         call.set_counts(unit.of(send), unit.of(send_at), unit.of(receive), unit.of(receive_at))
         return self._run(call, (source, target), stream, out)
-
-    def _check_size(self, kind: str, name: str, span: _arrays.Span, wanted: int) -> None:
-        if span.nbytes != wanted:
-            raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}")
 
     def _call(
         self, kind: str, source: _arrays.Span, target: _arrays.Span, count: int, unit: Unit, algorithm: str
@@ -228,6 +224,18 @@ def contiguous_span(array: Any, world: World, *, writable: bool = False) -> _arr
             f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it, such as by numpy.ascontiguousarray()"
         )
     return span
+
+
+def check_size(kind: str, spans: dict[str, _arrays.Span], wanted: int) -> None:
+    """Whether the first of a call's arrays, which are given by name, has the wanted bytes."""
+    name, span = next(iter(spans.items()))
+    if span.nbytes != wanted:
+        told = ", ".join(f"`{each}` is {told_array(its)}" for each, its in spans.items())
+        raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}: {told}")
+
+
+def told_array(span: _arrays.Span) -> str:
+    return f"{span.dtype or 'bytes'} of shape {span.shape}"
 
 
 def check_dealt(array: _arrays.Span, parts: int, whom: str) -> None:

@@ -17,7 +17,7 @@ from . import _arrays, _core, _values
 from ._null import null
 from .collectives import Op
 from .errors import InvalidArgumentError, UnsupportedError
-from .neighbours import Neighbourhood, flags_per_dimension
+from .neighbours import Neighbourhood, flags_per_dimension, told_array
 from .symmetric import SymmetricArray, atomic_bits, elements_of, told_bits
 from .teams import Team
 from .uneven import Uneven
@@ -30,6 +30,10 @@ class PlanBuilder:
     """Collects the operations of a plan. Each that adds some returns the builder; wrong values raise at once.
 
     Except of halo(), which all ranks call: build() reports errors in its arguments, on every rank.
+
+    The plan keeps the arrays that it is given, not the program's names for them: write into an array
+    (`field[1:-1] = new`), as after `field = new` the plan would still move the old one. With two arrays that are swapped
+    build a plan over each, and swap those too.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -245,7 +249,10 @@ class PlanBuilder:
         except InvalidArgumentError as error:
             if self._wrong is not None:
                 raise self._wrong from error
-            raise
+            if " meets rank " not in str(error) or not self._spans:
+                raise
+            told = ", ".join(told_array(span) for span in self._spans)
+            raise InvalidArgumentError(f"{error}\n  the arrays of rank {self._world.rank}: {told}") from None
         self._built = True
         return Plan(self._world, built, self._spans)
 

@@ -259,6 +259,9 @@ class World(Messages, Probes, Teams):
     ) -> plans.Plan:
         """A plan that fills the ghost cells of one array, or of a list of them, from the neighbours. Collective.
 
+        The plan keeps these arrays, not the program's names for them: write into them (`field[1:-1] = new`). With two arrays
+        that are swapped make a halo of each, and swap those too.
+
         Parameters
         ----------
         arrays : array or list of arrays
@@ -330,8 +333,8 @@ class World(Messages, Probes, Teams):
         """Captures the work enqueued on the stream inside the `with` block; none of it runs until graph.launch().
 
         Inside the block, in its thread, `stream` is the default of this world's sends, receives, collectives, plans and
-        halos, and later of graph.launch(). Only enqueued work is captured: numpy arithmetic in the block runs once, at once, and
-        no launch does it again; call() makes a function a part of the graph. The graph keeps alive the arrays, plans and
+        halos, and later of graph.launch(). Only enqueued work is captured: numpy arithmetic in the block runs once,
+        immediately, and is not replayed; call() makes a function a part of the graph. The graph keeps alive the arrays, plans and
         requests that it uses. (A graph that torch or cupy captures keeps onstream's objects alive too; the program must keep
         the arrays, as always there.)
 

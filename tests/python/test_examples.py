@@ -150,6 +150,7 @@ def test_the_component_cpp_is_what_make_demo_has_built(tmp_path: Path) -> None:
 def test_examples_are_built_from_the_installed_package(prefix: Path, tmp_path: Path) -> None:
     configure_and_build(EXAMPLES, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     check_ring(tmp_path / "build" / "ring")
+    assert "[1] rank 1 has 42" in run(2, tmp_path / "build" / "first")
     said = run(4, tmp_path / "build" / "halo")
     assert [f"[{rank}] rank {rank}: its ghost cells are right" for rank in range(4)] == sorted(
         line for line in said if "ghost cells" in line
@@ -181,6 +182,25 @@ def test_the_functor_of_the_page_is_built_from_the_installed_package(prefix: Pat
     started = [sys.executable, "-m", "onstream", "run", "-n", 3, tmp_path / "build" / "ring"]
     said = do(*started, env=os.environ | {"ONSTREAM_DEVICE": "host"}).splitlines()
     assert sorted(said) == [f"[{rank}] rank {rank} has 1 0 10 8" for rank in range(3)]
+
+
+@pytest.mark.limit(LIMIT_S)
+def test_the_first_program_is_built_by_the_compilers_line_of_the_page(prefix: Path, tmp_path: Path) -> None:
+    (line,) = re.findall(r"^g\+\+ .*$", INSTALLATION, re.MULTILINE)
+    (config,) = prefix.rglob("onstream-config.cmake")
+    if 'set(onstream_WITH_CUDA "ON")' in config.read_text():
+        pytest.skip("the library has the CUDA device, for which the page names CMake")
+    (library,) = prefix.rglob("libonstream.a")
+    line = line.replace("$PREFIX/lib/libonstream.a", str(library)).replace("$PREFIX", str(prefix))
+    program = tmp_path / "prog"
+    do(*line.replace("prog.cpp", str(EXAMPLES / "first.cpp")).split(), "-o", program)
+    said = do(sys.executable, "-m", "onstream", "run", "-n", 2, program, env=os.environ | {"ONSTREAM_DEVICE": "host"})
+    assert sorted(said.splitlines()) == ["[0] rank 0 has 42", "[1] rank 1 has 42"]
+
+
+@pytest.mark.parametrize("name", ["first.cpp", "halo.cpp", "pass/pass.cpp", "product.cpp", "ring.cpp"])
+def test_every_program_asks_for_the_rest_of_its_errors(name: str) -> None:
+    assert "world->finish();" in (EXAMPLES / name).read_text()
 
 
 @pytest.mark.limit(LIMIT_S)

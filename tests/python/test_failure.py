@@ -78,7 +78,7 @@ def test_a_cycle_of_sends_is_told_by_name() -> None:
 
     for story in ons.run_threads(2, rank, device="host", timeout_s=5):
         assert "these waits form a cycle: rank 0 send of 1000000 B to rank 1 with tag 0 -> rank 1 send" in story
-        assert "or use sendrecv: a send of more than 4096 B waits for its receive" in story
+        assert "or use sendrecv: a send of more than 4096 B waits for its receive\n" in story
 
 
 def test_faults_of_a_plan_name_its_ops_and_their_lanes() -> None:
@@ -336,7 +336,7 @@ def test_a_timeout_says_each_thing_once_with_the_deadline_and_its_parameter() ->
     assert first == "rank 0: recv of 24 B from rank 1 with tag 4 passed its deadline of 1.5 s (timeout_s)"
     assert rest == [
         "  rank 1 tells of no wait of its own, and no whole message came from it to rank 0 with tag 4: check that it "
-        "sends, and on this tag",
+        "sends, and on this tag; if a rank computes longer than timeout_s, raise that",
         "the world has failed with it; to go on, every rank closes it and makes a new one",
     ]
 

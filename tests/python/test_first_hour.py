@@ -96,6 +96,21 @@ def test_a_graph_and_a_builder_tell_how_they_ended() -> None:
     run(1, body)
 
 
+def test_a_rank_that_does_not_exist_without_a_launcher_is_told_with_the_command() -> None:
+    hint = re.escape("(no launcher was found: `onstream run -n 4 python prog.py`)")
+    with ons.init(device="host") as world:
+        with pytest.raises(ons.InvalidArgumentError, match=f"send: rank 1 does not exist; .* ranks 0 to 0 {hint}"):
+            world.send(np.ones(1), 1)
+        with pytest.raises(ons.InvalidArgumentError, match=f"rank 1 is not one of the world's 0 to 0 {hint}"):
+            world.plan().send(np.ones(1), 1)
+
+    def body(world: ons.World) -> None:
+        with pytest.raises(ons.InvalidArgumentError, match="ranks 0 to 1$"):
+            world.send(np.ones(1), 2)
+
+    run(2, body)
+
+
 def test_a_with_block_closes_the_world() -> None:
     launch = ons.Launch(0, 1, 0, "secret" * 6, "unix:onstream-first-hour")
     with ons.init(launch=launch, device="host") as world:

@@ -52,6 +52,16 @@ def test_a_public_header_compiles_by_itself(header: str, compiler: str, tmp_path
     assert ended.returncode == 0, ended.stderr[-4000:]
 
 
+def test_an_older_standard_is_refused_in_plain_words(tmp_path: Path) -> None:
+    source = tmp_path / "old.cpp"
+    source.write_text("#include <onstream/onstream.hpp>\n")
+    command = [COMPILERS["default"], "-std=c++17", "-fsyntax-only", f"-I{INCLUDE}", f"-I{SOURCES}", str(source)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert ended.returncode != 0
+    errors = [line for line in ended.stderr.splitlines() if "error: " in line]
+    assert "onstream needs C++20: compile this file with -std=c++20" in errors[0]
+
+
 def test_there_are_few_public_headers() -> None:
     assert 10 < len(PUBLIC) <= 18
 

@@ -121,6 +121,17 @@ def test_openshmem(pes: int) -> None:
     check(pes, "openshmem.c")
 
 
+@pytest.mark.gpu
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_the_program_of_the_page_prints_its_lines() -> None:
+    program = compiled(ROOT / "examples" / "shmem_ring.c", *WARNINGS)
+    status, output = call([str(commands() / "oshrun"), "-n", "4", "--no-prefix", str(program)], LIMIT_S, SETTINGS)
+    assert status == 0, output
+    lines = "".join(f"{line}\n" for line in sorted(output.splitlines()))
+    assert "PE 3 of 4 has the 2 of its left neighbour" in lines
+    assert f"--no-prefix ./ring\n{lines}```" in (ROOT / "docs" / "openshmem.md").read_text()
+
+
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 def test_openshmem_with_the_heap_on_the_host_device() -> None:
     check(2, "openshmem.c", **ON_THE_HOST_DEVICE)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT
 from jobs import Outcome, run_job
@@ -66,6 +67,32 @@ def test_steps_2_to_4_of_the_tutorial_print_the_pages_line(name: str, tmp_path: 
     assert outcome.out in (DOCS / "tutorial.md").read_text()
 
 
+def test_the_tutorials_cut_of_a_global_array_gives_each_rank_its_block(tmp_path: Path) -> None:
+    (cut,) = re.findall(r"^```python\n(shape = .*?)^```$", (DOCS / "tutorial.md").read_text(), re.MULTILINE | re.DOTALL)
+    check = """
+    assert list(grid) == [2, 2]
+    halo.launch()
+    top, left = row * rows, column * columns
+    want = np.pad(whole, 1)[top : top + rows + 2, left : left + columns + 2]
+    want[[0, 0, -1, -1], [0, -1, 0, -1]] = 0  # corners
+    assert (field == want).all()
+"""
+    inner = "".join(f"    {line}\n" for line in cut.splitlines())
+    whole = "with ons.init(device='host') as world:\n    whole = np.random.default_rng(1).random((1000, 600))\n"
+    outcome = run_job(tmp_path, 4, f"import numpy as np\nimport onstream as ons\n{whole}{inner}{check}")
+    assert outcome.code == 0, outcome.err
+
+
+def test_two_arrays_that_are_swapped_have_a_halo_each(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "swap.py")
+    assert outcome.code == 0, outcome.err
+    rod = np.zeros(400)
+    rod[0] = 1000.0
+    for _ in range(50):
+        rod = (np.roll(rod, 1) + 2 * rod + np.roll(rod, -1)) / 4
+    assert outcome.out == f"[0] 50 steps: heat {rod.sum():.6f}, first cell {rod[0]:.6f}\n"
+
+
 def test_the_first_step_of_the_tutorial_prints_the_pages_line(tmp_path: Path) -> None:
     outcome = run(tmp_path, "tutorial/send.py")
     assert outcome.code == 0, outcome.err
@@ -78,7 +105,8 @@ def test_the_fifth_step_of_the_tutorial_goes_on_without_the_dead_rank(tmp_path: 
     assert outcome.code == 3, outcome.err  # the code of the rank that died
     told = sorted(outcome.out.splitlines())
     assert told == [f"[{rank}] [3] died; now rank {rank} of 3 goes on" for rank in range(3)]
-    assert "\n".join(told) in (DOCS / "tutorial.md").read_text()
+    last = outcome.err.splitlines()[-1]
+    assert "\n".join([*told, last]) in (DOCS / "tutorial.md").read_text()
 
 
 def test_the_last_step_of_the_tutorial_runs_on_one_host_too(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_the_program_runs(name: str, tmp_path: Path) -> None:
     device = "auto" if "cupy" in modules else "host"
     outcome = run_job(tmp_path, 4, f"import os\nos.environ['ONSTREAM_DEVICE'] = {device!r}\n{PROGRAMS[name]}")
     assert outcome.code == 0, outcome.err
+    assert outcome.out.strip()
 
 
 def test_the_program_behind_the_costs_prints_the_rows_of_its_table(tmp_path: Path) -> None:

@@ -170,7 +170,10 @@ WRONG: list[tuple[Callable[[ons.World], Any], str]] = [
     (lambda w: w.all_reduce(np.ones(3), algorithm=3), "algorithm is 3 of type int, but must be a string"),
     (lambda w: w.all_reduce(np.ones(3), channel=None), "channel is None"),
     (lambda w: w.all_gather(np.ones(3), None), "cannot address a builtins.NoneType"),
-    (lambda w: w.all_gather(np.ones(3), np.ones(4)), "`out` has 32 bytes, but needs 24"),
+    (
+        lambda w: w.all_gather(np.ones((3, 2), "i8"), np.ones(4, "f4")),
+        r"all_gather: `out` has 16 bytes, but needs 48: `out` is float32 of shape \(4,\), `array` is int64 of shape \(3, 2\)$",
+    ),
     (lambda w: w.broadcast(np.ones(3), root=1), "root 1 does not exist"),
     (lambda w: w.broadcast(read_only(np.ones(3))), "read-only"),
     (lambda w: w.all_to_all(np.ones(3), np.ones(2)), "`out` has 16 bytes, but needs 24"),

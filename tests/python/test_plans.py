@@ -188,8 +188,10 @@ def test_wrong_operations_are_refused_at_once(add: Any, reason: str) -> None:
 def test_a_wrong_block_of_a_halo_is_told_on_every_rank(block: Any, grid: list[int], reason: str) -> None:
     def rank(world: ons.World) -> None:
         good = np.zeros((9, 9))
-        with pytest.raises(ons.InvalidArgumentError, match=reason):
+        with pytest.raises(ons.InvalidArgumentError, match=reason) as caught:
             world.halo(block if world.rank == 1 else good, grid=grid if world.rank == 1 else [2, 1])
+        own = f"the arrays of rank {world.rank}: {(good, block)[world.rank].dtype} of shape (9, 9)"
+        assert (own in str(caught.value)) == ("sizes differ" in reason)
         world.halo(good, grid=[2, 1])
 
     ons.run_threads(2, rank, device="host")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from jobs import SOON_S, wait_until_gone
+from onstream.launcher import hosts, relay
 from onstream.launcher import rank as ranks
-from onstream.launcher import relay
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "python" / "onstream" / "launcher"
 
@@ -67,6 +67,40 @@ def test_every_rank_knows_who_it_is_and_shares_address_and_secret() -> None:
     address, secret = shared.pop()
     assert re.fullmatch(r"unix:onstream-run-[0-9a-f]{32}", address)
     assert re.fullmatch(r"[0-9a-f]{64}", secret)
+
+
+TORCH_NAMES = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
+TORCH_PROGRAM = f"sys.stdout.write(' '.join(os.environ[name] for name in {TORCH_NAMES}) + '\\n')"  # in one piece
+
+
+def torch_variables(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
+    assert done.returncode == 0, done.stderr
+    return [line.partition("] ")[2].split() for line in sorted(done.stdout.splitlines())]
+
+
+def test_every_rank_has_the_variables_of_torch() -> None:
+    told = torch_variables(run(3, TORCH_PROGRAM))
+    assert [line[:5] for line in told] == [[str(rank), "3", str(rank), "3", "127.0.0.1"] for rank in range(3)]
+    (port,) = {line[5] for line in told}
+    assert int(port) in hosts.PORTS
+    assert torch_variables(run(1, TORCH_PROGRAM))[0][5] != port
+
+
+def test_variables_of_torch_that_are_set_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "here.example")
+    told = torch_variables(run(2, TORCH_PROGRAM, "--env", "MASTER_PORT=29500"))
+    assert [line[4:] for line in told] == [["here.example", "29500"]] * 2
+
+
+def test_a_job_of_a_rank_has_variables_of_torch_of_its_own() -> None:
+    inner = command(2, TORCH_PROGRAM, "--no-prefix")
+    done = run(2, f"import subprocess\nif rank == 1: sys.exit(subprocess.run({inner}).returncode)\n{TORCH_PROGRAM}")
+    outer, *told = torch_variables(done)
+    assert [line[:5] for line in [outer, *sorted(told)]] == [
+        ["0", "2", "0", "2", "127.0.0.1"], ["0", "2", "0", "2", "127.0.0.1"], ["1", "2", "1", "2", "127.0.0.1"],
+    ]  # fmt: skip
+    assert len({line[5] for line in told}) == 1
+    assert told[0][5] != outer[5]
 
 
 def test_python_is_the_one_that_runs_the_launcher() -> None:

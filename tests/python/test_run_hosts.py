@@ -72,6 +72,31 @@ def test_ranks_go_by_host_in_order_and_know_their_place(job: Job) -> None:
     assert int(port) in lists.PORTS
 
 
+def torch_variables(job: Job, places: str, *options: str) -> list[list[str]]:
+    names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
+    names += ["ONSTREAM_ADDRESS", "ONSTREAM_PORT"]
+    done = job.run(places, f"print(*(os.environ[name] for name in {names}))", *options)
+    assert done.returncode == 0, done.stderr
+    return [line.partition("] ")[2].split() for line in sorted(done.stdout.splitlines())]
+
+
+@pytest.mark.parametrize("places", ["a:1,b:2", "b:1,a:2"])
+def test_variables_of_torch_name_rank_0s_host_and_one_port(job: Job, places: str) -> None:
+    told = torch_variables(job, places)
+    assert [line[:4] for line in told] == [["0", "3", "0", "1"], ["1", "3", "0", "2"], ["2", "3", "1", "2"]]
+    ((address, port, own_address, own_port),) = {tuple(line[4:]) for line in told}
+    assert address == own_address
+    assert int(port) in lists.PORTS
+    assert port != own_port
+
+
+def test_a_port_of_torch_in_the_launchers_environment_holds_on_all_hosts(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    assert [line[5] for line in torch_variables(job, "a:1,b:1")] == ["29500"] * 2
+
+
 @pytest.mark.parametrize("places", ["a:2,b:2", "b:2,a:2", "b:1,c:2"])
 def test_ranks_reach_rank_0_at_its_address(job: Job, places: str) -> None:
     program = """

@@ -107,15 +107,23 @@ def test_training_has_the_losses_of_gloo(tmp_path: Path, model: str) -> None:
     run(tmp_path, 2, f"train:{model}")
 
 
+LAUNCHERS = {
+    "torchrun": ["torch.distributed.run", "--nproc-per-node", "2"],
+    "onstream run": ["onstream.launcher", "-n", "2", sys.executable],
+}
+
+
 @needs_torch
-def test_the_example_trains_under_torchrun() -> None:
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_program_of_the_page_trains(launcher: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(ROOT / "examples" / "torch_ddp.py")],
+        [sys.executable, "-m", *LAUNCHERS[launcher], str(ROOT / "examples" / "torch_ddp.py")],
         env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
     for rank in range(2):
-        assert f"rank {rank} of 2 has the weights [1.0, 1.0, 1.0, 1.0]" in ended.stdout
+        assert f"rank {rank} has the weights [1.0, 1.0, 1.0, 1.0]" in ended.stdout
+    assert "literalinclude} ../examples/torch_ddp.py" in (ROOT / "docs" / "torch.md").read_text()
 
 
 def test_an_import_without_torch_says_so(tmp_path: Path) -> None:

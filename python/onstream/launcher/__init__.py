@@ -28,7 +28,7 @@ HELP = {  # of the options of several hosts, which two commands have
     "ssh": "Reaches another host: it gets the host and a command.",
     "python": "The Python that has onstream on other hosts. Default: the path of this one.",
     "address": "Where other hosts reach the first. Default: found.",
-    "env": "A variable that all ranks get. ONSTREAM_* and UCX_* go along anyway.",
+    "env": "A variable that all ranks get. ONSTREAM_*, UCX_*, MASTER_ADDR and MASTER_PORT go along anyway.",
 }
 
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from .frames import HELLO, LARGEST, VERSION, Frame, Kind
-from .hosts import free_port
+from .hosts import free_ports
 from .rank import LocalRank, child_preparation
-from .start import Meeting, environment, start_rank
+from .start import TORCH_NAMES, Meeting, environment, start_rank
 
 MOST_WAITING = 1 << 20  # bytes of frames, above which ranks' output is left in their pipes
 DRAIN_S = 1.0  # at the end, for output that somebody else than a rank still holds open
@@ -65,7 +65,8 @@ class Agent:
 
     def _greet(self) -> dict[str, Any] | None:
         """The job; None if the launcher went."""
-        hello = {"version": VERSION, "port": free_port(), "connection": os.environ.get("SSH_CONNECTION", "").split()}
+        ports = free_ports()
+        hello = {"version": VERSION, "ports": ports, "connection": os.environ.get("SSH_CONNECTION", "").split()}
         self.frames += HELLO + json.dumps(hello).encode() + b"\n"
         with contextlib.suppress(OverError):
             self._write()
@@ -95,6 +96,8 @@ class Agent:
             self._send(
                 Kind.NOTE, 0, f"there is no folder {job['folder']} here; the ranks start in {Path.cwd()}".encode()
             )
+        for name in TORCH_NAMES:  # the launcher's host alone says these
+            os.environ.pop(name, None)
         shared = environment(job["environment"], Meeting(**job["meeting"]), job["count"])
         prepare = child_preparation()
         for local in range(job["count"]):

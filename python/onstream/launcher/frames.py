@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-VERSION = 1  # of all this
+VERSION = 2  # of all this
 HELLO = b"onstream agent: "
 HEAD = struct.Struct(">BII")
 LARGEST = 1 << 16  # of a frame's bytes

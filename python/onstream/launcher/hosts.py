@@ -201,3 +201,11 @@ def free_port() -> int:
         with contextlib.suppress(OSError), socket.socket() as one:
             one.bind(("", port))
             return port
+
+
+def free_ports() -> tuple[int, int]:
+    """Two that differ: for the ranks' worlds, and for programs of torch.distributed."""
+    first = free_port()
+    while (second := free_port()) == first:
+        pass
+    return first, second

@@ -247,10 +247,11 @@ def meeting_of(size: int, places: Sequence[Place], connections: Sequence[Connect
     ends: list[str] = hello["connection"] or ["", "", "", ""]
     client, server = ends[0], ends[2]
     if places[0].here:
-        found, port = hosts.own_address(first.place.name) or client, hosts.free_port()
+        found, ports = hosts.own_address(first.place.name) or client, hosts.free_ports()
     else:
         name = first.place.name
-        found, port = (hosts.bare(name) if hosts.is_known(name) or not server else server), hello["port"]
+        found, ports = (hosts.bare(name) if hosts.is_known(name) or not server else server), hello["ports"]
     if not (address or found):
         raise HostError("no address of this host is known to the others; name one: --address")
-    return Meeting(size, address or found, port)
+    port, torch_port = ports
+    return Meeting(size, address or found, port, address or found, torch_port)

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .hosts import free_port
 from .rank import LocalRank
 
+TORCH_NAMES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # as torchrun's
 NOT_PASSED_ON = {"ONSTREAM_UCX_WHEEL"}  # a file that every host has in a place of its own: `import onstream` names it
 
 
@@ -22,11 +24,13 @@ class Meeting:
     size: int
     address: str
     port: int | None = None  # none at an abstract socket name
+    torch_address: str = "127.0.0.1"  # MASTER_ADDR and MASTER_PORT, where programs of torch.distributed meet
+    torch_port: int = 0
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
 
 def meeting_on_one_host(size: int) -> Meeting:
-    return Meeting(size, f"unix:onstream-run-{secrets.token_hex(16)}")
+    return Meeting(size, f"unix:onstream-run-{secrets.token_hex(16)}", torch_port=free_port())
 
 
 def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> dict[str, str]:
@@ -44,15 +48,22 @@ def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> 
     shared["ONSTREAM_SECRET"] = meeting.secret
     if meeting.port is not None:
         shared["ONSTREAM_PORT"] = str(meeting.port)
+    if "ONSTREAM_RANK" in os.environ:  # this launcher is in a rank of another job, which set these for itself
+        for name in TORCH_NAMES - set(added):
+            shared.pop(name, None)
+    torch = meeting.size, local_size, meeting.torch_address, meeting.torch_port
+    for name, value in zip(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"), torch, strict=True):
+        shared.setdefault(name, str(value))
     return shared
 
 
 def passed_on(added: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """The variables that ranks on other hosts get: of this process's environment, and the added ones."""
+    given = set(names) if "ONSTREAM_RANK" in os.environ else {*names, "MASTER_ADDR", "MASTER_PORT"}
     own = {
         name: value
         for name, value in os.environ.items()
-        if name in names or (name.startswith(("ONSTREAM_", "UCX_")) and name not in NOT_PASSED_ON)
+        if name in given or (name.startswith(("ONSTREAM_", "UCX_")) and name not in NOT_PASSED_ON)
     }
     return {**own, **added}
 
@@ -72,7 +83,7 @@ def start_rank(
     numbers = {"ONSTREAM_RANK": str(number), "ONSTREAM_LOCAL_RANK": str(local_number)}
     process = subprocess.Popen(
         command,
-        env={**shared, **numbers},
+        env={"RANK": str(number), "LOCAL_RANK": str(local_number), **shared, **numbers},
         stdin=stdin,
         stdout=stdout,
         stderr=subprocess.PIPE,

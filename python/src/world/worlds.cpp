@@ -340,11 +340,13 @@ void bind_worlds(nb::module_& m) {
           },
           nb::arg("launch").none(), nb::arg("parameters"))
       .def_prop_ro(
-          "rank", [](const PyWorld& self) { return self.launch().rank; }, "Also once closed.")
+          "rank", [](const PyWorld& self) { return self.launch().rank; },
+          "This rank's number, 0 to size - 1. Also once closed.")
       .def_prop_ro(
-          "size", [](const PyWorld& self) { return self.launch().size; }, "Also once closed.")
-      .def_prop_ro("launch", &PyWorld::launch, "This rank's place in the job. Also once closed.")
-      .def_prop_ro("device", &PyWorld::device, "\"host\", or \"cuda:N\".")
+          "size", [](const PyWorld& self) { return self.launch().size; },
+          "How many ranks the job has. Also once closed.")
+      .def_prop_ro("launch", &PyWorld::launch, "This rank's place in the job, from its launcher. Also once closed.")
+      .def_prop_ro("device", &PyWorld::device, "Where this rank's work runs: \"host\", or \"cuda:N\".")
       .def_prop_ro("closed", &PyWorld::closed, "Also in a forked child, which makes a world of its own.")
       .def(
           "close", &PyWorld::close,

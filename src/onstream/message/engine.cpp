@@ -2,6 +2,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/thread_cache.hpp"
+#include "onstream/bootstrap/launch_hint.hpp"
 #include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/lane/kernels.hpp"
 #include "onstream/message/engine.hpp"
@@ -21,10 +22,11 @@ std::string text_of(OpKind kind, std::size_t bytes, int peer, const MessageOptio
   return what_of(named);
 }
 
-[[noreturn]] void refuse_rank(const char* what, int peer, int size) {
+[[noreturn]] void refuse_rank(const char* what, int peer, const Launch& launch) {
   require(peer != kAnySource, what,
           ": any source names no rank; only a recv or an irecv that the host waits for, and a probe, take that");
-  fail(ErrorCode::invalid_argument, what, ": rank ", peer, " does not exist; this world has ranks 0 to ", size - 1);
+  fail(ErrorCode::invalid_argument, what, ": rank ", peer, " does not exist; this world has ranks 0 to ",
+       launch.size - 1, hint_without_launcher(launch));
 }
 
 std::uint64_t next_serial() {
@@ -116,7 +118,7 @@ void MessageEngine::check_arguments(const char* what, const void* address, std::
                                     const MessageOptions& options) {
   const int lanes = ground_->lanes.count();
   if (peer < 0 || peer >= fabric_->size()) [[unlikely]]
-    refuse_rank(what, peer, fabric_->size());
+    refuse_rank(what, peer, fabric_->launch());
   require(options.tag >= 0 && options.tag < lanes, what, ": tag ", options.tag,
           " does not exist; this world has tags 0 to ", lanes - 1, " (parameter tags)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");

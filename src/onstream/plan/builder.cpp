@@ -1,5 +1,6 @@
 // The checks that one rank can make while ops are added. All others are in build.cpp.
 #include "onstream/base/error.hpp"
+#include "onstream/bootstrap/launch_hint.hpp"
 #include "onstream/plan/build.hpp"
 #include "onstream/plan/op/planned_call.hpp"
 #include "onstream/transport/buffer.hpp"
@@ -14,7 +15,7 @@ PlanBuilder::PlanBuilder(std::shared_ptr<Fabric> fabric, std::string name, std::
 // Sends and receives go to ranks of any host, all else to this host's.
 void PlanBuilder::check_peer(const char* what, int peer, Reach reach) const {
   require(peer >= 0 && peer < fabric_->size(), what, " op ", ops_.size(), " of plan '", name_, "': rank ", peer,
-          " is not one of the world's 0 to ", fabric_->size() - 1);
+          " is not one of the world's 0 to ", fabric_->size() - 1, hint_without_launcher(fabric_->launch()));
   if (!fabric_->is_remote(peer) || (reach == Reach::all_hosts && lanes_ != nullptr)) return;
   fail(ErrorCode::unsupported, what, " op ", ops_.size(), " of plan '", name_, "': rank ", peer,
        " is on another host, which ", what, " does not reach in this version; sends, receives and halos do");

@@ -238,6 +238,8 @@ std::vector<std::string> differing_lanes(const Failure& failure) {
 
 bool is_gone(const Failure& failure, int rank) { return contains(failure.dead, rank) || contains(failure.left, rank); }
 
+constexpr const char* kComputesLonger = "; if a rank computes longer than timeout_s, raise that";
+
 // Names the partners missing from messages that passed their deadline, where no line so far says why.
 std::vector<std::string> missing_partners(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
@@ -252,7 +254,7 @@ std::vector<std::string> missing_partners(const Failure& failure) {
     if (late.waiting_tag >= 0) continue;  // waiting_elsewhere() tells
     if (late.peer < 0) {
       lines.push_back(concat("no message with tag ", late.tag, " came to rank ", late.rank,
-                             " from any rank: check that one sends to it, and on this tag"));
+                             " from any rank: check that one sends to it, and on this tag", kComputesLonger));
       continue;
     }
     if (late.peer == late.rank || is_gone(failure, late.peer)) continue;
@@ -263,7 +265,7 @@ std::vector<std::string> missing_partners(const Failure& failure) {
     const auto other = waits.find(late.peer);
     if (other == waits.end()) {
       lines.push_back(concat("rank ", late.peer, " tells of no wait of its own, and ", between, ": check that it ",
-                             sends ? "receives" : "sends", ", and on this tag",
+                             sends ? "receives" : "sends", ", and on this tag", kComputesLonger,
                              sends && runs_ahead(failure.ahead, late)
                                  ? "; small messages wait once what went ahead of its receives fills the tag's ring"
                                  : ""));
@@ -294,7 +296,7 @@ std::vector<std::string> missing_launches(const Failure& failure) {
     if (late.status != Status::timeout || late.plan == 0 || !is_waiting(late) || late.peer == late.rank) continue;
     if (waits.contains(late.peer) || is_gone(failure, late.peer)) continue;
     lines.push_back(concat("rank ", late.peer, " tells of no wait of its own: check that it launches plan '",
-                           late.plan_name.data(), "' as often as rank ", late.rank));
+                           late.plan_name.data(), "' as often as rank ", late.rank, kComputesLonger));
   }
   return lines;
 }
@@ -305,13 +307,8 @@ std::string advice_on_cycle(const Failure& failure) {
   if (!std::all_of(waits.begin(), waits.end(), [](const auto& wait) { return is_message(*wait.second); })) return "";
   const auto sends = [](const auto& wait) { return wait.second->op == OpKind::send; };
   if (std::none_of(waits.begin(), waits.end(), sends)) return "each of them receives first: one has to send first";
-  return concat(
-      "post the receive before the send (irecv), or use sendrecv: a send of more than ", failure.ahead.bytes, " B",
-      on_spread_lanes(failure.ahead),
-      " waits for its receive, a smaller one once the tag's ring is full, as an isend on a stream or by path ll "
-      "does too, and any isend once tag_bytes / 64 messages are under way on its tag. Where a path was chosen that "
-      "the receiver has to help with (load, stage, or any to memory that the "
-      "sender cannot reach), use sendrecv, or isend and irecv, and wait for the receive first");
+  return concat("post the receive before the send (irecv), or use sendrecv: a send of more than ", failure.ahead.bytes,
+                " B", on_spread_lanes(failure.ahead), " waits for its receive");
 }
 
 // The places to change, or look at, in a program whose ranks wait for each other.

@@ -82,7 +82,7 @@ CASE(a_cycle_of_messages_says_how_to_break_it) {
   failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1), fault(1, OpKind::send, 0, Status::aborted)};
   const std::string sends = story_of(failure);
   CHECK(sends.find("post the receive before the send (irecv), or use sendrecv: a send of more than 4096 B "
-                   "waits for its receive") != std::string::npos);
+                   "waits for its receive\n") != std::string::npos);
   failure.ahead = {4096, 2, 65536};
   CHECK(story_of(failure).find("a send of more than 4096 B (65536 B on tags below 2) waits") != std::string::npos);
   failure.faults = {fault(0, OpKind::recv, 1, Status::timeout, 1), fault(1, OpKind::recv, 0, Status::aborted)};
@@ -134,7 +134,8 @@ CASE(a_receive_that_nothing_came_for_says_what_the_other_rank_did) {
   failure.faults = {fault(0, OpKind::recv, 1, Status::timeout, 1)};
   CHECK(story_of(failure).find(
             "rank 1 tells of no wait of its own, and no whole message came from it to rank 0 with tag 3: check "
-            "that it sends, and on this tag") != std::string::npos);
+            "that it sends, and on this tag; if a rank computes longer than timeout_s, raise that") !=
+        std::string::npos);
   failure.faults.push_back(fault(1, OpKind::recv, 2, Status::aborted));
   CHECK(story_of(failure).find(
             "rank 1 waited in recv of 8 B from rank 2 with tag 3, and no whole message came from it to rank 0 with "
@@ -154,7 +155,8 @@ CASE(a_send_that_nobody_took_says_what_the_other_rank_did) {
   failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1)};
   const std::string small = story_of(failure);
   CHECK(small.find("rank 1 tells of no wait of its own, and it took no whole message of rank 0 with tag 3: check that "
-                   "it receives, and on this tag; small messages wait once") != std::string::npos);
+                   "it receives, and on this tag; if a rank computes longer than timeout_s, raise that; small messages "
+                   "wait once") != std::string::npos);
   failure.faults[0].bytes = 65;
   CHECK(story_of(failure).find("small messages wait") == std::string::npos);
   failure.faults.push_back(fault(1, OpKind::recv, 2, Status::aborted));
