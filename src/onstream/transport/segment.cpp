@@ -92,8 +92,8 @@ void MappedSegment::take_part(const SegmentMaker& maker, int rank, const std::st
   const SegmentNotice notice = SegmentNotice::from(notices);
   PeerPart part;
   part.there = notice.address;
-  part.on_other_host = maker.hosts.is_remote(rank);
-  part.why_not = part.on_other_host ? maker.hosts.why_apart(rank) : notice.refused.at(static_cast<std::size_t>(rank_));
+  part.why_not =
+      maker.hosts.is_remote(rank) ? maker.hosts.why_apart(rank) : notice.refused.at(static_cast<std::size_t>(rank_));
   if (rank == rank_) part.here = memory_->data();
   if (rank != rank_ && part.why_not.empty()) {
     part.mapping = maker.peer_mapping.take(rank, notice.id);
@@ -125,8 +125,7 @@ std::byte* MappedSegment::peer(int rank) const {
   if (freed()) fail(ErrorCode::closed, "segment ", number_, " of ", bytes_, " B was freed");
   if (its.here == nullptr) {
     fail(ErrorCode::unsupported, "rank ", rank_, " cannot load and store rank ", rank, "'s part of segment ", number_,
-         ": ", its.why_not,
-         "; put, get and signals reach it through its owner");
+         ": ", its.why_not, "; put, get and signals reach it through its owner");
   }
   return its.here;
 }

@@ -65,7 +65,6 @@ class MappedSegment : public Segment {
     std::uint64_t there = 0;
     std::shared_ptr<Mapping> mapping;
     std::string why_not;
-    bool on_other_host = false;
   };
   const PeerPart& part(int rank) const;
   void take_part(const SegmentMaker& maker, int rank, const std::string& notices);
