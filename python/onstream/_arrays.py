@@ -123,6 +123,19 @@ def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, i
     return span.address, span.nbytes, span.owner, span.natural
 
 
+def host_span(array: Any, writable: bool, call: str) -> tuple[int, int, Any]:
+    """(address, bytes, owner) of a contiguous array of the host, for `call`, which errors name."""
+    span = span_of(array)
+    if span.device != "host" or not span.contiguous:
+        raise InvalidArgumentError(
+            f"{call}(): the array is {'on ' + span.device if span.device != 'host' else 'not contiguous (row-major)'}; give a "
+            "contiguous one of the host"
+        )
+    if writable and not span.writable:
+        raise InvalidArgumentError(f"{call}(): the array is read-only")
+    return span.address, span.nbytes, span.owner
+
+
 def checked_span(array: Any, writable: bool, world: _core.World) -> Span:
     """The Span of an array that this world can use, as a destination if `writable`."""
     span = span_of(array)
