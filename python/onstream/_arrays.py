@@ -123,6 +123,18 @@ def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, i
     return span.address, span.nbytes, span.owner, span.natural
 
 
+def message_elements(
+    array: Any, writable: bool, world: _core.World
+) -> tuple[int, int, Any, Natural | None, int, tuple[int, ...], tuple[int, ...] | None]:
+    """As message_span() and, of an array with gaps, (..., bytes of an element, shape, strides in bytes); else None for those.
+
+    Called by the messages of _core that take such arrays, for everything but plain contiguous host buffers.
+    """
+    span = checked_span(array, writable, world)
+    strides = None if span.contiguous else span.strides
+    return span.address, span.nbytes, span.owner, span.natural, span.item_bytes, span.shape, strides
+
+
 def host_span(array: Any, writable: bool, call: str) -> tuple[int, int, Any]:
     """(address, bytes, owner) of a contiguous array of the host, for `call`, which errors name."""
     span = span_of(array)

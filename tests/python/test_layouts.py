@@ -139,7 +139,7 @@ def test_counts_and_extents_may_pass_2_to_the_32() -> None:
         (lambda: Layout.contiguous(8).pack(np.zeros((4, 4))[:, 0]), "pack.*: the array is not contiguous"),
         (
             lambda: Layout.indexed([2, 2, 2], [0, 4, 1], "f8").unpack(bytes(48), bytearray(48)),
-            "blocks 0 and 2 .* overlap: bytes 0 to 16 and 8 to 24",
+            "Layout.unpack.*: blocks 0 and 2 .* overlap: bytes 0 to 16 and 8 to 24",
         ),
     ],
 )

@@ -5,12 +5,15 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "layouts.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/path.hpp"
 
@@ -92,16 +95,39 @@ std::string told(nb::handle value) {
 
 }  // namespace
 
-MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) {
+namespace {
+
+// As message_span() of _arrays.py describes it.
+MessageBuffer buffer_of(const nb::object& span) {
   MessageBuffer out;
-  if (try_plain_buffer(array, access, out)) return out;
-  const nb::object describe = nb::module_::import_("onstream._arrays").attr("message_span");
-  const nb::object span = describe(array, access == Access::write, world);
   out.address = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(span[0]));
   out.bytes = nb::cast<std::size_t>(span[1]);
   out.hold = Hold(nb::object(span[2]));
   out.natural = natural_from(nb::cast<NaturalArgument>(span[3]));
   return out;
+}
+
+}  // namespace
+
+MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) {
+  MessageBuffer out;
+  if (try_plain_buffer(array, access, out)) return out;
+  const nb::object describe = nb::module_::import_("onstream._arrays").attr("message_span");
+  return buffer_of(describe(array, access == Access::write, world));
+}
+
+MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world, std::unique_ptr<const Layout>& layout) {
+  MessageBuffer out;
+  if (try_plain_buffer(array, access, out)) return out;
+  const nb::object describe = nb::module_::import_("onstream._arrays").attr("message_elements");
+  const nb::object span = describe(array, access == Access::write, world);
+  const nb::object strides = span[6];
+  if (!strides.is_none()) {
+    layout = std::make_unique<const Layout>(layout_of(nb::cast<std::int64_t>(span[4]),
+                                                      nb::cast<std::vector<std::int64_t>>(span[5]),
+                                                      nb::cast<std::vector<std::int64_t>>(strides)));
+  }
+  return buffer_of(span);
 }
 
 std::optional<PlainElements> plain_elements(nb::handle array, Access access) {
@@ -126,14 +152,15 @@ void CallForm::refuse(const std::string& why) const {
       concat(name, "(): ", why, "; call ", name, "(", positional, ", *, tag=0, path='auto', stream=None)").c_str());
 }
 
-void CallForm::refuse_more(std::size_t positional_count, const nb::args& more, const nb::kwargs& unknown) const {
+void CallForm::refuse_more(std::size_t positional_count, const nb::args& more, const nb::kwargs& unknown,
+                           std::initializer_list<std::string_view> but) const {
   if (more.size() != 0) {
     refuse(concat(positional_count + more.size(), " arguments without a name, but only ", positional,
                   " may come without"));
   }
   for (const auto& [key, _] : unknown) {
     const auto text = nb::cast<std::string>(key);
-    refuse(concat("there is no argument called '", text, "'"));
+    if (std::ranges::find(but, text) == but.end()) refuse(concat("there is no argument called '", text, "'"));
   }
 }
 

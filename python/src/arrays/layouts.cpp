@@ -16,6 +16,7 @@
 #include "base/gil.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/layout/move.hpp"
+#include "onstream/layout/runs.hpp"
 
 namespace onstream::python {
 
@@ -190,7 +191,7 @@ void unpack(const Layout& self, nb::handle data, nb::handle array) {
   const HostBytes flat = host_bytes("Layout.unpack", data, Access::read);
   const HostBytes buffer = host_bytes("Layout.unpack", array, Access::write);
   check_inside("Layout.unpack", self, buffer.bytes);
-  check_destination("Layout.unpack", self);
+  require_destination("Layout.unpack()", self);
   require(flat.bytes == self.bytes(), "Layout.unpack(): the data has ", flat.bytes, " bytes, and the layout ",
           self.bytes());
   scatter(buffer.address, flat.address, self);
@@ -209,15 +210,6 @@ void check_inside(const char* call, const Layout& layout, std::size_t buffer_byt
   const bool is_inside = layout.lowest() >= 0 && static_cast<std::size_t>(layout.highest()) <= buffer_bytes;
   require(is_inside, call, "(): the layout (", layout.describe(), ") takes the bytes ", layout.lowest(), " to ",
           layout.highest(), ", but the array has ", buffer_bytes);
-}
-
-void check_destination(const char* call, const Layout& layout) {
-  const auto overlap = layout.overlap();
-  if (!overlap) return;
-  const auto& [blocks, begins, ends] = *overlap;
-  fail(ErrorCode::invalid_argument, call, "(): blocks ", blocks[0], " and ", blocks[1], " of the layout (",
-       layout.describe(), ") overlap: bytes ", begins[0], " to ", ends[0], " and ", begins[1], " to ", ends[1],
-       "; a destination takes each byte once");
 }
 
 void bind_layouts(nb::module_& m) {

@@ -14,9 +14,7 @@ namespace onstream::python {
 Layout layout_of(std::int64_t item_bytes, const std::vector<std::int64_t>& shape,
                  const std::vector<std::int64_t>& strides);
 
-// Throws invalid_argument, naming `call`, for a layout that leaves a buffer of so many bytes, and, for a destination,
-// for two blocks that share a byte.
+// Throws invalid_argument, naming `call`, for a layout that leaves a buffer of so many bytes.
 void check_inside(const char* call, const Layout& layout, std::size_t buffer_bytes);
-void check_destination(const char* call, const Layout& layout);
 
 }  // namespace onstream::python
