@@ -27,7 +27,7 @@ def spread_over(draw: random.Random, nbytes: int) -> reference.Case:
         at += lengths[i] + draw.choice([0, 0, 1, 8, 13])
     pieces = [np.arange(start, start + n, dtype=np.int64) for start, n in zip(starts, lengths, strict=True)]
     offsets = np.concatenate([np.empty(0, np.int64), *pieces])
-    return reference.Case(Layout.indexed(lengths, starts), offsets, 0, at, f"spread over {at} B")
+    return reference.Case(Layout.indexed(lengths, starts, 1), offsets, 0, at, f"spread over {at} B")
 
 
 def columns(draw: random.Random, nbytes: int) -> reference.Case:

@@ -31,7 +31,7 @@ class Case:
 
 
 def plain(nbytes: int) -> Case:
-    return Case(ons.Layout.contiguous(nbytes), np.arange(nbytes, dtype=np.int64), 0, nbytes, f"{nbytes} B")
+    return Case(ons.Layout.contiguous(nbytes, 1), np.arange(nbytes, dtype=np.int64), 0, nbytes, f"{nbytes} B")
 
 
 def joined(layout: ons.Layout, blocks: list[tuple[int, Case]], text: str) -> Case:
@@ -77,7 +77,7 @@ def subarray(draw: random.Random, of: Case) -> Case:
     box = numbers[tuple(slice(at, at + n) for at, n in zip(start, part, strict=True))]
     blocks = [(int(number) * of.extent, of) for number in box.ravel(order=order)]
     text = f"subarray({shape}, {part}, {start}, {of.text}, {order})"
-    case = joined(ons.Layout.subarray(shape, part, start, of.layout, order), blocks, text)
+    case = joined(ons.Layout.subarray(shape, part, start, of.layout, order=order), blocks, text)
     case.lower, case.upper = of.lower, of.lower + numbers.size * of.extent
     return case
 

@@ -135,7 +135,9 @@ def test_bad_layouts_are_refused_before_anything_is_sent() -> None:
         overlapping = Layout.indexed_block(2, [0, 5, 1], "f8")
         peer = 1 - world.rank
         for call in (world.recv, world.irecv):
-            with pytest.raises(ons.InvalidArgumentError, match="recv: blocks 0 and 2 .* overlap: bytes 0 to 16 and 8 to 24"):
+            with pytest.raises(
+                ons.InvalidArgumentError, match="recv: blocks 0 and 2 .* overlap: bytes 0 to 16 and 8 to 24"
+            ):
                 call(room, peer, layout=overlapping)
         with pytest.raises(ons.InvalidArgumentError, match="sendrecv: blocks 0 and 2"):
             world.sendrecv(room, peer, room, peer, send_layout=overlapping, recv_layout=overlapping)
@@ -149,7 +151,7 @@ def test_bad_layouts_are_refused_before_anything_is_sent() -> None:
             with pytest.raises(TypeError, match="there is no argument called 'layouts'"):
                 call(room, peer, layouts=COLUMN)
             with pytest.raises(ons.InvalidArgumentError, match="contiguous"):
-                call(room[::2], peer, layout=Layout.contiguous(8))
+                call(room[::2], peer, layout=Layout.contiguous(8, 1))
         with pytest.raises(ons.InvalidArgumentError, match="read-only"):
             world.recv(bytes(800), peer, layout=Layout.vector(10, 1, 2, "f8"))
         world.barrier()

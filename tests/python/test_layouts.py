@@ -56,11 +56,11 @@ def test_sizes_and_bounds_are_those_of_the_reference(seed: int) -> None:
 def test_the_same_bytes_in_the_same_order_are_equal_however_they_were_made(seed: int) -> None:
     made = cases(seed)
     for case in made:
-        bytewise = Layout.indexed_block(1, case.offsets)
+        bytewise = Layout.indexed_block(1, case.offsets, 1)
         assert case.layout == bytewise and hash(case.layout) == hash(bytewise), case.text
         assert case.layout.canonical().to_json() == bytewise.canonical().to_json(), case.text
         if case.offsets.size > 1 and case.offsets[0] != case.offsets[-1]:
-            assert case.layout != Layout.indexed_block(1, case.offsets[::-1]), case.text
+            assert case.layout != Layout.indexed_block(1, case.offsets[::-1], 1), case.text
     for one, other in zip(made, made[1:], strict=False):
         assert (one.layout == other.layout) == np.array_equal(one.offsets, other.offsets), (one.text, other.text)
 
@@ -87,7 +87,7 @@ def test_a_slice_is_its_elements() -> None:
 
 
 def test_common_layouts_have_short_canonical_forms() -> None:
-    assert Layout.vector(4, 2, 2, "f8") == Layout.contiguous(64)
+    assert Layout.vector(4, 2, 2, "f8") == Layout.contiguous(64, 1)
     assert Layout.vector(4, 2, 2, "f8").is_contiguous
     assert repr(Layout.vector(64, 1, 64, "f8")) == (
         "Layout(64 x 8 B, stride 512 B: 512 bytes from 0 to 32264, extent 32264)"
@@ -123,20 +123,20 @@ def test_counts_and_extents_may_pass_2_to_the_32() -> None:
     [
         (lambda: Layout.contiguous(-1, 8), "contiguous: the count is -1"),
         (lambda: Layout.contiguous(1, -8), "elements of -8 bytes"),
-        (lambda: Layout.vector(1, -2, 3), "vector: the block length is -2"),
-        (lambda: Layout.indexed([1, 2], [0]), "2 block lengths and 1 offsets"),
-        (lambda: Layout.indexed([-1], [0]), "a block length is -1"),
+        (lambda: Layout.vector(1, -2, 3, 8), "vector: the block length is -2"),
+        (lambda: Layout.indexed([1, 2], [0], 8), "2 block lengths and 1 offsets"),
+        (lambda: Layout.indexed([-1], [0], 8), "a block length is -1"),
         (lambda: Layout.subarray((4, 4), (2, 2), (3, 0), 8), "dimension 0 has 4 elements, and 2 from 3 on"),
         (lambda: Layout.subarray((4, 4), (2,), (0, 0), 8), "of 2 dimensions got 1 extents and 2 starts"),
         (lambda: Layout.subarray((4,), (2,), (0,), 8, order="X"), "order is 'X'"),
         (lambda: Layout.from_json("{}"), "the text is no layout: .*run_bytes"),
         (lambda: Layout.from_json("[1"), "the text is no layout"),
         (lambda: Layout.from_json('{"run_bytes": "a"}'), "the text is no layout"),
-        (lambda: Layout.contiguous(9).pack(bytes(8)), "takes the bytes 0 to 9, but the array has 8"),
-        (lambda: Layout.contiguous(4).moved(-1).pack(bytes(8)), "takes the bytes -1 to 3"),
-        (lambda: Layout.contiguous(8).unpack(bytes(7), bytearray(8)), "the data has 7 bytes, and the layout 8"),
-        (lambda: Layout.contiguous(8).unpack(bytes(8), bytes(8)), "unpack.*: the array is read-only"),
-        (lambda: Layout.contiguous(8).pack(np.zeros((4, 4))[:, 0]), "pack.*: the array is not contiguous"),
+        (lambda: Layout.contiguous(9, 1).pack(bytes(8)), "takes the bytes 0 to 9, but the array has 8"),
+        (lambda: Layout.contiguous(4, 1).moved(-1).pack(bytes(8)), "takes the bytes -1 to 3"),
+        (lambda: Layout.contiguous(8, 1).unpack(bytes(7), bytearray(8)), "the data has 7 bytes, and the layout 8"),
+        (lambda: Layout.contiguous(8, 1).unpack(bytes(8), bytes(8)), "unpack.*: the array is read-only"),
+        (lambda: Layout.contiguous(8, 1).pack(np.zeros((4, 4))[:, 0]), "pack.*: the array is not contiguous"),
         (
             lambda: Layout.indexed([2, 2, 2], [0, 4, 1], "f8").unpack(bytes(48), bytearray(48)),
             "Layout.unpack.*: blocks 0 and 2 .* overlap: bytes 0 to 16 and 8 to 24",
@@ -151,4 +151,4 @@ def test_bad_layouts_are_refused_with_their_values(make: object, words: str) -> 
 
 def test_offsets_that_are_no_integers_are_refused() -> None:
     with pytest.raises(TypeError, match="offsets must be a sequence of integers"):
-        Layout.indexed([1], [0.5])
+        Layout.indexed([1], [0.5], 8)

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "layouts.hpp"
 #include "onstream/base/text.hpp"
@@ -43,9 +44,9 @@ bool may_have_more(nb::handle array) {
 }
 
 // A contiguous buffer that is all there is to the array.
-bool export_buffer(nb::handle array, Access access, Py_buffer& view) {
+bool export_buffer(nb::handle array, Access access, Py_buffer& view, int shape = PyBUF_C_CONTIGUOUS) {
   if (PyObject_CheckBuffer(array.ptr()) == 0 || may_have_more(array)) return false;
-  const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
+  const int flags = shape | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
   if (PyObject_GetBuffer(array.ptr(), &view, flags) == 0) return true;
   PyErr_Clear();
   return false;
@@ -58,6 +59,20 @@ bool try_plain_buffer(nb::handle array, Access access, MessageBuffer& out) {
   if (holds_references(view.format)) return false;
   out.address = view.buf;
   out.bytes = static_cast<std::size_t>(view.len);
+  return true;
+}
+
+// A buffer of any strides, whose address is that of its first element.
+bool try_strided_buffer(nb::handle array, Access access, MessageBuffer& out, std::unique_ptr<const Layout>& layout) {
+  Py_buffer view;
+  if (!export_buffer(array, access, view, PyBUF_STRIDES)) return false;
+  out.hold = Hold(view);
+  if (holds_references(view.format) || view.strides == nullptr) return false;
+  const std::vector<std::int64_t> shape(view.shape, view.shape + view.ndim);
+  layout = std::make_unique<const Layout>(
+      layout_of(view.itemsize, shape, std::vector<std::int64_t>(view.strides, view.strides + view.ndim)));
+  out.address = view.buf;
+  out.bytes = layout->bytes();
   return true;
 }
 
@@ -118,7 +133,7 @@ MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) 
 
 MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world, std::unique_ptr<const Layout>& layout) {
   MessageBuffer out;
-  if (try_plain_buffer(array, access, out)) return out;
+  if (try_plain_buffer(array, access, out) || try_strided_buffer(array, access, out, layout)) return out;
   const nb::object describe = nb::module_::import_("onstream._arrays").attr("message_elements");
   const nb::object span = describe(array, access == Access::write, world);
   const nb::object strides = span[6];

@@ -223,20 +223,20 @@ void bind_layouts(nb::module_& m) {
   layout.def_static(
       "contiguous",
       [](std::int64_t count, nb::handle of) { return Layout::contiguous(count, elements_from("contiguous", of)); },
-      nb::arg("count"), nb::arg("of") = 1, "`count` elements, one behind the other.");
+      nb::arg("count"), nb::arg("of"), "`count` elements, one behind the other.");
   layout.def_static(
       "vector",
       [](std::int64_t count, std::int64_t blocklength, std::int64_t stride, nb::handle of) {
         return Layout::vector(count, blocklength, stride, elements_from("vector", of));
       },
-      nb::arg("count"), nb::arg("blocklength"), nb::arg("stride"), nb::arg("of") = 1,
+      nb::arg("count"), nb::arg("blocklength"), nb::arg("stride"), nb::arg("of"),
       "`count` blocks of `blocklength` elements, which begin `stride` elements apart.");
   layout.def_static(
       "hvector",
       [](std::int64_t count, std::int64_t blocklength, std::int64_t stride_bytes, nb::handle of) {
         return Layout::hvector(count, blocklength, stride_bytes, elements_from("hvector", of));
       },
-      nb::arg("count"), nb::arg("blocklength"), nb::arg("stride_bytes"), nb::arg("of") = 1,
+      nb::arg("count"), nb::arg("blocklength"), nb::arg("stride_bytes"), nb::arg("of"),
       "As vector(), of blocks that begin `stride_bytes` apart.");
   layout.def_static(
       "subarray",
@@ -245,7 +245,7 @@ void bind_layouts(nb::module_& m) {
             numbers_from("subarray", "shape", shape), numbers_from("subarray", "subshape", subshape),
             numbers_from("subarray", "start", start), order_from(order), elements_from("subarray", of));
       },
-      nb::arg("shape"), nb::arg("subshape"), nb::arg("start"), nb::arg("of") = 1, nb::arg("order") = "C",
+      nb::arg("shape"), nb::arg("subshape"), nb::arg("start"), nb::arg("of"), nb::kw_only(), nb::arg("order") = "C",
       "The box of `subshape` elements that begins at index `start` of an array of `shape`. Its extent is the array's.\n"
       "In order 'C' the last index is fastest, in memory and in the data; in order 'F' the first.");
   layout.def_static(
@@ -254,7 +254,7 @@ void bind_layouts(nb::module_& m) {
         return Layout::indexed(numbers_from("indexed", "blocklengths", blocklengths),
                                numbers_from("indexed", "offsets", offsets), elements_from("indexed", of));
       },
-      nb::arg("blocklengths"), nb::arg("offsets"), nb::arg("of") = 1,
+      nb::arg("blocklengths"), nb::arg("offsets"), nb::arg("of"),
       "Blocks of so many elements each, at `offsets` in elements.");
   layout.def_static(
       "indexed_block",
@@ -262,7 +262,7 @@ void bind_layouts(nb::module_& m) {
         return Layout::indexed_block(blocklength, numbers_from("indexed_block", "offsets", offsets),
                                      elements_from("indexed_block", of));
       },
-      nb::arg("blocklength"), nb::arg("offsets"), nb::arg("of") = 1,
+      nb::arg("blocklength"), nb::arg("offsets"), nb::arg("of"),
       "Blocks of `blocklength` elements, at `offsets` in elements.");
   layout.def_static(
       "struct",
@@ -273,7 +273,7 @@ void bind_layouts(nb::module_& m) {
       },
       nb::arg("fields"), "Fields of different elements: pairs of an offset in bytes and elements, in their order.");
   layout.def_static(
-      "of", &of_array, nb::arg("array"), nb::arg("within").none() = nb::none(),
+      "of", &of_array, nb::arg("array"), nb::kw_only(), nb::arg("within").none() = nb::none(),
       "Of an array's elements, such as a slice's: of any strides, relative to its first element; or, with\n"
       "`within`, to the begin of the array that it is a view of.");
   layout.def("resized", &Layout::resized, nb::arg("lower_bound"), nb::arg("extent"),

@@ -8,13 +8,17 @@ namespace {
 
 const HostGroup kCaller(0, 1);
 
-// Where the message comes to memory without gaps first: it is as small as a few words, or posted receives are to be
-// taken before it, which other threads may do.
+// Up to so many bytes a copy that the nearest cache holds costs less than a walk by the ring's units.
+constexpr std::uint64_t kFew = 4096;
+static_assert(kFew >= kMostFlagged);  // those the ring takes by words
+
+// Where the message comes to memory without gaps first: it is small, or posted receives are to be taken before it,
+// which other threads may do.
 void receive_beside(Receive op, const Layout& layout, void* buffer) {
-  std::byte few[kMostFlagged];
+  std::byte few[kFew];
   const std::uint64_t capacity = op.capacity;
   std::unique_ptr<std::byte[]> many;
-  if (capacity > kMostFlagged) many = std::make_unique_for_overwrite<std::byte[]>(capacity);
+  if (capacity > kFew) many = std::make_unique_for_overwrite<std::byte[]>(capacity);
   std::byte* const data = many != nullptr ? many.get() : few;
   const Ticket ticket = op.ticket;
   std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
@@ -30,8 +34,8 @@ void receive_beside(Receive op, const Layout& layout, void* buffer) {
 }  // namespace
 
 void send_by_layout(Send op, const Layout& layout, const void* buffer) {
-  std::byte few[kMostFlagged];
-  if (op.bytes <= kMostFlagged) {
+  std::byte few[kFew];
+  if (op.bytes <= kFew) {
     gather(few, buffer, layout);
     op.source = few;
     return op(kCaller);
@@ -42,7 +46,7 @@ void send_by_layout(Send op, const Layout& layout, const void* buffer) {
 
 void receive_by_layout(Receive op, const Layout& layout, void* buffer) {
   Receive::Counters now;
-  if (!is_packed<HostGroup>(op.capacity) || !op.counters(kCaller, now)) return receive_beside(op, layout, buffer);
+  if (op.capacity <= kFew || !op.counters(kCaller, now)) return receive_beside(op, layout, buffer);
   op.destination = LayoutGroup::data();
   op(LayoutGroup(layout, static_cast<std::byte*>(buffer)));
 }

@@ -1,6 +1,7 @@
 // Ordered sends and receives of the host device whose buffer lies by a layout: the bodies of all others, over
-// LayoutGroup. Small data goes from its places into the ring, and from the ring to its places; large data through two
-// chunks that the receiver takes, or straight to a receive that is posted, and from memory that this rank can read.
+// LayoutGroup. Large data goes from its places through two chunks that the receiver takes, or straight to a buffer that
+// the receiver has offered; and to its places from those chunks, or from memory that this rank can read. Small data is
+// packed on the stack, and goes by the ring.
 #pragma once
 
 #include "onstream/lane/recv.hpp"
@@ -9,8 +10,7 @@
 
 namespace onstream::lane {
 
-// The lane's lock is held (queue_lock.hpp). `op.bytes` are the layout's; op.source does not count. Sends of at most
-// kMostFlagged bytes are the plain ones of a copy.
+// The lane's lock is held (queue_lock.hpp). `op.bytes` are the layout's; op.source does not count.
 void send_by_layout(Send op, const Layout& layout, const void* buffer);
 
 // As above; op.capacity are the layout's bytes, and the op offers no destination. A message of another size is refused

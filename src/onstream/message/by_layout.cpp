@@ -14,7 +14,6 @@
 #include "onstream/layout/move.hpp"
 #include "onstream/layout/runs.hpp"
 #include "onstream/message/engine.hpp"
-#include "onstream/message/stack_ticket.hpp"
 #include "onstream/transport/buffer.hpp"
 
 namespace onstream {

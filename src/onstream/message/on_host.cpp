@@ -6,7 +6,6 @@
 
 #include "onstream/lane/queue_lock.hpp"
 #include "onstream/message/engine.hpp"
-#include "onstream/message/stack_ticket.hpp"
 
 namespace onstream {
 
