@@ -130,7 +130,8 @@ def one_message(
         world.send(data, 1, stream=stream, layout=out)
     elif form == "any source":
         got = world.recv(room, ons.any_source, layout=by)
-        assert got.peer == 0 and got.nbytes == by.nbytes
+        assert got.peer == 0
+        assert got.nbytes == by.nbytes
     else:
         assert world.recv(room, 0, stream=stream, layout=by) in (by.nbytes, None)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from jobs import run_ranks
+from conftest import ROOT
+from jobs import run_job, run_ranks
 from layout_messages import FORMS, every_form, exchange_all
 from rank_threads import pair, run
 
@@ -16,6 +18,18 @@ from onstream import Layout
 
 COLUMN = Layout.vector(100, 1, 5, "f8")  # 800 B of 3968
 GAPS = Layout.vector(20_000, 1, 2, "f8")  # 160 kB, beyond the ring
+
+
+PAGE = (ROOT / "docs" / "layouts.md").read_text()
+PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_programs_of_the_page_run(program: str, tmp_path: Path) -> None:
+    outcome = run_job(tmp_path, 2, f"import os\nos.environ['ONSTREAM_DEVICE'] = 'host'\n{program}")
+    assert outcome.code == 0, outcome.err
+    assert len(PAGE.split()) <= 700
+    assert len(PROGRAMS) == 3
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -48,7 +62,9 @@ def test_views_are_sent_and_received_as_they_lie() -> None:
     def receive(world: ons.World) -> None:
         got = np.zeros_like(field)
         assert world.recv(got[5], 0) == 64 * 6 * 8
-        assert np.array_equal(got[5], field[:, 3]) and not got[:5].any() and not got[6:].any()
+        assert np.array_equal(got[5], field[:, 3])
+        assert not got[:5].any()
+        assert not got[6:].any()
         got = np.zeros((32, 64))
         world.recv(got.T, 0)
         assert np.array_equal(got.T, field[::-1, ::2, 5])
@@ -122,8 +138,10 @@ def test_a_message_of_another_size_is_refused_and_nothing_written(layout: Layout
                 world.recv(room, 0, layout=layout) if form == "recv" else world.irecv(room, 0, layout=layout).wait()
             text = str(refused.value)
             world.recv(following := bytearray(4), 0)
-        assert f"recv of {layout.nbytes} B" in text and f"{nbytes} B" in text.partition("rank 0")[2], text
-        assert not room.any() and following == b"next"
+        assert f"recv of {layout.nbytes} B" in text, text
+        assert f"{nbytes} B" in text.partition("rank 0")[2], text
+        assert not room.any()
+        assert following == b"next"
         world.barrier()
 
     pair(send, receive)

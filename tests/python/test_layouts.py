@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from itertools import pairwise
 
 import layout_reference as reference
 import numpy as np
@@ -57,11 +58,12 @@ def test_the_same_bytes_in_the_same_order_are_equal_however_they_were_made(seed:
     made = cases(seed)
     for case in made:
         bytewise = Layout.indexed_block(1, case.offsets, 1)
-        assert case.layout == bytewise and hash(case.layout) == hash(bytewise), case.text
+        assert case.layout == bytewise, case.text
+        assert hash(case.layout) == hash(bytewise), case.text
         assert case.layout.canonical().to_json() == bytewise.canonical().to_json(), case.text
         if case.offsets.size > 1 and case.offsets[0] != case.offsets[-1]:
             assert case.layout != Layout.indexed_block(1, case.offsets[::-1], 1), case.text
-    for one, other in zip(made, made[1:], strict=False):
+    for one, other in pairwise(made):
         assert (one.layout == other.layout) == np.array_equal(one.offsets, other.offsets), (one.text, other.text)
 
 
@@ -108,12 +110,15 @@ def test_records_are_their_fields() -> None:
 
 def test_counts_and_extents_may_pass_2_to_the_32() -> None:
     large = Layout.vector(2**33, 1, 3, "f8")
-    assert large.nbytes == 2**36 and large.extent == (2**33 - 1) * 24 + 8
-    assert not large.overlaps_itself and large == Layout.hvector(2**33, 1, 24, 8)
+    assert large.nbytes == 2**36
+    assert large.extent == (2**33 - 1) * 24 + 8
+    assert not large.overlaps_itself
+    assert large == Layout.hvector(2**33, 1, 24, 8)
     twice = Layout.struct([(0, large), (8, large)])
     assert twice.nbytes == 2**37
     records = Layout.contiguous(2**32, Layout.struct([(0, "i4"), (8, "f8")]).resized(0, 16))
-    assert records.nbytes == 12 * 2**32 and not records.overlaps_itself
+    assert records.nbytes == 12 * 2**32
+    assert not records.overlaps_itself
     with pytest.raises(ons.InvalidArgumentError, match="larger than memory"):
         Layout.vector(2**40, 2**40, 2**40, 8)
 
