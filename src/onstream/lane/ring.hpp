@@ -19,8 +19,11 @@ struct Target {
 // Whether a receive of so much room takes a message: one by a layout takes no shorter message either.
 template <Group G>
 ONSTREAM_BODY bool takes(std::uint64_t bytes, std::uint64_t capacity) {
-  if constexpr (requires { G::kExact; }) return bytes == capacity;
-  return bytes <= capacity;
+  if constexpr (requires { G::kExact; }) {
+    return bytes == capacity;
+  } else {
+    return bytes <= capacity;
+  }
 }
 
 // Tells the sender where message `number` shall go, or that it is refused or fetched: in that message's receive
