@@ -282,7 +282,7 @@ void bind_layouts(nb::module_& m) {
   layout.def("canonical", &Layout::canonical,
              "The form that equal layouts have alike: of runs as long as possible, and with no bounds but the data's.");
   layout.def_prop_ro("nbytes", &Layout::bytes, "Bytes of data, without gaps.");
-  layout.def_prop_ro("lower_bound", &Layout::lower_bound);
+  layout.def_prop_ro("lower_bound", &Layout::lower_bound, "Where the element begins, as its neighbours count.");
   layout.def_prop_ro("extent", &Layout::extent, "Bytes from one element to the next.");
   layout.def_prop_ro("true_lower_bound", &Layout::lowest, "The first byte of the data.");
   layout.def_prop_ro(
@@ -296,7 +296,8 @@ void bind_layouts(nb::module_& m) {
   layout.def("unpack", &unpack, nb::arg("data"), nb::arg("array"),
              "Writes such bytes into a contiguous array of the host, at their places.");
   layout.def("to_json", &to_json, "The layout as a JSON text, for from_json().");
-  layout.def_static("from_json", &from_json, nb::arg("text"));
+  layout.def_static("from_json", &from_json, nb::arg("text"),
+                    "The layout of such a text. Raises InvalidArgumentError for any other.");
   layout.def(
       "__eq__",
       [](const Layout& self, nb::handle other) {
