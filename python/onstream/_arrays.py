@@ -109,16 +109,16 @@ def stream_now(span: Span) -> int | None:
 
 
 def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, int, Any, Natural | None]:
-    """(address, bytes, owner, natural) of an array that a message may carry in this world.
+    """(address, bytes, owner, natural) of a contiguous array that a message may carry in this world.
 
-    Called by the messages of _core for everything but plain contiguous host buffers.
+    Called by _core for everything but plain contiguous host buffers.
     """
     span = checked_span(array, writable, world)
     if not span.contiguous:
         raise InvalidArgumentError(
-            f"a message needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
-            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it, or use a plan (World.plan) or a halo "
-            "(World.halo), which take any strides"
+            f"the call needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
+            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it, or use send(), recv(), isend(), irecv(), "
+            "sendrecv(), a plan (World.plan) or a halo (World.halo), which take any strides"
         )
     return span.address, span.nbytes, span.owner, span.natural
 

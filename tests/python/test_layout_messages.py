@@ -177,6 +177,17 @@ def test_bad_layouts_are_refused_before_anything_is_sent() -> None:
     run(2, body)
 
 
+@pytest.mark.parametrize("layout", [COLUMN, GAPS])
+def test_a_message_that_nobody_takes_ends_at_the_deadline(layout: Layout) -> None:
+    def wait_in_vain(world: ons.World) -> None:
+        room = np.zeros(GAPS.extent, np.uint8)
+        with pytest.raises((ons.TimeoutError, ons.AbortedError), match=r"recv of (800|160000) B|send of 160000 B"):
+            world.recv(room, 1, layout=layout) if world.rank == 0 else world.send(room, 0, tag=1, layout=GAPS)
+        assert not room.any()
+
+    pair(wait_in_vain, wait_in_vain, timeout_s=0.5)
+
+
 def test_an_overlapping_source_is_sent_as_often_as_it_is_named() -> None:
     def receive(world: ons.World) -> None:
         world.recv(got := np.zeros((4, 3)), 0)
