@@ -7,32 +7,34 @@ namespace onstream {
 
 namespace {
 
-// Out of a layout: `flat` is memory without gaps, `place` lies in the layout's buffer.
+// Out of a layout, or into it: `flat` is memory without gaps, and moves on; `base` is the layout's buffer.
 struct Reader {
   std::byte* flat;
   const std::byte* base;
 
-  template <class Size>
-  void run(std::int64_t offset, Size bytes) {
-    std::memcpy(flat, base + offset, bytes);
-    flat += bytes;
-  }
+  static void one(std::byte* flat, const std::byte* place, std::size_t bytes) { std::memcpy(flat, place, bytes); }
 };
 struct Writer {
   const std::byte* flat;
   std::byte* base;
 
-  template <class Size>
-  void run(std::int64_t offset, Size bytes) {
-    std::memcpy(base + offset, flat, bytes);
-    flat += bytes;
-  }
+  static void one(const std::byte* flat, std::byte* place, std::size_t bytes) { std::memcpy(place, flat, bytes); }
 };
 
+template <class Side>
+void move_run_of(Side& side, std::int64_t offset, std::size_t bytes) {
+  Side::one(side.flat, side.base + offset, bytes);
+  side.flat += bytes;
+}
+
+// In local variables: a byte that is stored might be the side's own, for all that a compiler knows.
 template <std::size_t kBytes, class Side>
 void move_runs_of(Side& side, std::int64_t offset, std::int64_t step, std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i, offset += step)
-    side.run(offset, std::integral_constant<std::size_t, kBytes>());
+  auto* flat = side.flat;
+  auto* place = side.base + offset;
+  for (std::uint64_t i = 1; i < count; ++i, flat += kBytes, place += step) Side::one(flat, place, kBytes);
+  Side::one(flat, place, kBytes);  // no address is computed beyond the last
+  side.flat = flat + kBytes;
 }
 
 // Runs of one size, `step` apart: those of the usual elements without a call for each.
@@ -48,7 +50,7 @@ void move_runs(Side& side, std::int64_t offset, std::int64_t step, std::uint64_t
     case 24: return move_runs_of<24>(side, offset, step, count);
     case 32: return move_runs_of<32>(side, offset, step, count);
     default:
-      for (std::uint64_t i = 0; i < count; ++i, offset += step) side.run(offset, bytes);
+      for (std::uint64_t i = 0; i < count; ++i, offset += step) move_run_of(side, offset, bytes);
   }
 }
 
@@ -56,10 +58,10 @@ void move_runs(Side& side, std::int64_t offset, std::int64_t step, std::uint64_t
 template <class Side>
 void move_run(Side& side, std::int64_t offset, std::uint64_t bytes) {
   switch (bytes) {
-    case 4: return side.run(offset, std::integral_constant<std::size_t, 4>());
-    case 8: return side.run(offset, std::integral_constant<std::size_t, 8>());
-    case 16: return side.run(offset, std::integral_constant<std::size_t, 16>());
-    default: return side.run(offset, bytes);
+    case 4: return move_run_of(side, offset, 4);
+    case 8: return move_run_of(side, offset, 8);
+    case 16: return move_run_of(side, offset, 16);
+    default: return move_run_of(side, offset, bytes);
   }
 }
 
@@ -74,7 +76,7 @@ void move_nest(Side& side, std::int64_t base, Cursor& cursor, const LayoutView& 
       bytes -= now * view.run_bytes;
     } else {
       const std::uint64_t now = std::min(bytes, cursor.run_left());
-      side.run(base + cursor.offset(), now);
+      move_run_of(side, base + cursor.offset(), now);
       cursor.advance(now);
       bytes -= now;
     }
@@ -103,6 +105,12 @@ void LayoutWalker::seek(std::uint64_t position) {
   inner_ = Cursor(nest_, passed);
 }
 
+void LayoutWalker::go_to_next_part() {
+  if (next_part() == 0) outer_.advance(layout_.table()->bytes());
+  part_ = next_part();
+  enter_part();
+}
+
 void LayoutWalker::enter_part() {
   const LayoutTable& table = *layout_.table();
   const LayoutPart& part = table.parts[part_];
@@ -116,16 +124,20 @@ void LayoutWalker::enter_part() {
 template <class Side>
 std::uint64_t LayoutWalker::pass_runs(std::uint64_t bytes, Side& side) {
   const LayoutTable& table = *layout_.table();
-  for (std::uint64_t moved = 0;;) {
+  Side mine = side;  // see move_runs_of()
+  std::uint64_t moved = 0;
+  for (;;) {
     const std::size_t next = next_part();
     const LayoutPart& part = table.parts[next];
     const std::uint64_t size = table.parts[next + 1].position - part.position;
-    if (part.nest != LayoutTable::kRun || moved + size > bytes) return moved;
+    if (part.nest != LayoutTable::kRun || moved + size > bytes) break;
     if (next == 0) outer_.advance(table.bytes());
-    move_run(side, layout_.origin() + outer_.offset() + part.offset, size);
+    move_run(mine, layout_.origin() + outer_.offset() + part.offset, size);
     part_ = next;
     moved += size;
   }
+  side = mine;
+  return moved;
 }
 
 template <class Side>
@@ -139,9 +151,7 @@ void LayoutWalker::walk(std::uint64_t bytes, Side side) {
     if (part_left_ == 0) {
       bytes -= pass_runs(bytes, side);
       if (bytes == 0) return;
-      if (next_part() == 0) outer_.advance(layout_.table()->bytes());
-      part_ = next_part();
-      enter_part();
+      go_to_next_part();
     }
     const std::uint64_t now = std::min(bytes, part_left_);
     move_nest(side, base_, inner_, nest_, now);
@@ -156,6 +166,21 @@ void LayoutWalker::read(void* out, const std::byte* base, std::uint64_t bytes) {
 
 void LayoutWalker::write(const void* data, std::byte* base, std::uint64_t bytes) {
   walk(bytes, Writer{static_cast<const std::byte*>(data), base});
+}
+
+LayoutWalker::Stretch LayoutWalker::pass(std::uint64_t most) {
+  if (part_left_ == 0) go_to_next_part();
+  const std::uint64_t now = std::min({most, inner_.run_left(), part_left_});
+  const Stretch stretch{base_ + inner_.offset(), now};
+  inner_.advance(now);
+  part_left_ -= now;
+  position_ += now;
+  return stretch;
+}
+
+std::uint64_t usual_run(const Layout& layout) {
+  if (layout.is_nest()) return layout.nest().run_bytes;
+  return layout.table()->nests.empty() ? layout.table()->bytes() / layout.table()->count() : 0;
 }
 
 }  // namespace onstream

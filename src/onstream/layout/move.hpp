@@ -24,12 +24,20 @@ class LayoutWalker {
   void read(void* out, const std::byte* base, std::uint64_t bytes);
   void write(const void* data, std::byte* base, std::uint64_t bytes);
 
+  // The next bytes that lie together, at most `most`: their offset from the buffer and their number. Moves on by them.
+  struct Stretch {
+    std::int64_t offset;
+    std::uint64_t bytes;
+  };
+  Stretch pass(std::uint64_t most);
+
  private:
   template <class Side>
   void walk(std::uint64_t bytes, Side side);
   template <class Side>
   std::uint64_t pass_runs(std::uint64_t bytes, Side& side);
   std::size_t next_part() const { return part_ + 1 == layout_.table()->count() ? 0 : part_ + 1; }
+  void go_to_next_part();
   void enter_part();
 
   const Layout& layout_;
@@ -41,6 +49,9 @@ class LayoutWalker {
   LayoutView nest_;  // of the part
   Cursor inner_{nest_, 0};
 };
+
+// Bytes of the layout's runs, or 0 where they differ much.
+std::uint64_t usual_run(const Layout& layout);
 
 inline void gather(void* out, const void* base, const Layout& layout) {
   LayoutWalker(layout).read(out, static_cast<const std::byte*>(base), layout.bytes());

@@ -95,6 +95,7 @@ lane::Send MessageEngine::send_body(const LayoutMessage& message, std::shared_pt
                              });
   lane::Send body =
       send_body(route, message.bytes(), view(message.peer, message.options.tag), lane::Completion::ordered);
+  body.chunk_bytes = std::min(body.chunk_bytes, lane::share_chunk(message.bytes()));  // so that both ranks work at once
   bounce = std::move(route.bounce);
   return body;
 }

@@ -18,7 +18,8 @@ class LayoutGroup : public HostGroup {
   static constexpr std::uint64_t kData = std::uint64_t{1} << 62;
 
   // Both must outlive the group. `buffer` is written to by receives alone.
-  LayoutGroup(const Layout& layout, std::byte* buffer) : HostGroup(0, 1), walker_(layout), buffer_(buffer) {}
+  LayoutGroup(const Layout& layout, std::byte* buffer)
+      : HostGroup(0, 1), walker_(layout), buffer_(buffer), is_coarse_(usual_run(layout) >= kCoarse) {}
 
   static std::byte* data() { return reinterpret_cast<std::byte*>(kData); }
   static bool is_data(const void* address) {
@@ -43,7 +44,8 @@ class LayoutGroup : public HostGroup {
     copy_alone(destination, source, bytes);
   }
 
-  // The system copies between processes what lies together: the rest goes by chunks that the cache holds.
+  // From another process the system writes long runs to their places itself. Short ones would cost it more than the
+  // copies do: they go by chunks that the cache holds.
   Status carry(void* destination, const void* source, std::size_t bytes) const {
     if (!is_data(destination) && !is_data(source)) return HostGroup::carry(destination, source, bytes);
     const bool writes = is_remote_process(destination);
@@ -51,6 +53,7 @@ class LayoutGroup : public HostGroup {
       copy_alone(destination, source, bytes);
       return Status::ok;
     }
+    if (!writes && is_coarse_) return carry_stretches(at(destination), source, bytes);
     if (chunk_ == nullptr) chunk_ = std::make_unique_for_overwrite<std::byte[]>(kChunk);
     for (std::size_t done = 0; done < bytes; done += kChunk) {
       const std::size_t now = std::min(kChunk, bytes - done);
@@ -67,6 +70,27 @@ class LayoutGroup : public HostGroup {
 
  private:
   static constexpr std::size_t kChunk = 64 * 1024;
+  static constexpr std::uint64_t kCoarse = 1024;  // bytes of a run
+
+  Status carry_stretches(LayoutWalker& walker, const void* source, std::size_t bytes) const {
+    constexpr std::size_t kMost = 512;
+    iovec pieces[kMost];
+    const auto* from = static_cast<const std::byte*>(source);
+    while (bytes > 0) {
+      std::size_t count = 0;
+      std::size_t now = 0;
+      for (; count < kMost && now < bytes; ++count) {
+        const LayoutWalker::Stretch stretch = walker.pass(bytes - now);
+        pieces[count] = {buffer_ + stretch.offset, stretch.bytes};
+        now += stretch.bytes;
+      }
+      const Status status = scatter_cross_memory({pieces, count}, from);
+      if (status != Status::ok) return status;
+      from += now;
+      bytes -= now;
+    }
+    return Status::ok;
+  }
 
   LayoutWalker& at(const void* address) const {
     const std::uint64_t position = reinterpret_cast<std::uint64_t>(address) - kData;
@@ -76,6 +100,7 @@ class LayoutGroup : public HostGroup {
 
   mutable LayoutWalker walker_;
   std::byte* buffer_;
+  bool is_coarse_;
   mutable std::unique_ptr<std::byte[]> chunk_;
 };
 static_assert(Group<LayoutGroup>);
