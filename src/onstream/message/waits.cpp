@@ -257,10 +257,12 @@ Status MessageEngine::collect(Request& request) {
   outstanding_.cover(request, nullptr);
   request.received = HostGroup::load_relaxed(request.slot.ticket.received);
   if (*request.result == Status::ok) {
-    if (request.layout != nullptr) {
-      deliver(request);
-    } else if (request.copy_back != nullptr) {
-      host_copies_.take_now(request, *fabric_->streams());
+    if (request.copy_back != nullptr) {
+      if (request.layout != nullptr) {
+        deliver(request);
+      } else {
+        host_copies_.take_now(request, *fabric_->streams());
+      }
     }
     if (request.bounce != nullptr) bounces_->give_back(request.bounce);
   }
