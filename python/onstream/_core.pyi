@@ -138,7 +138,8 @@ class Layout:
         """Bytes of data, without gaps."""
 
     @property
-    def lower_bound(self) -> int: ...
+    def lower_bound(self) -> int:
+        """Where the element begins, as its neighbours count."""
 
     @property
     def extent(self) -> int:
@@ -174,7 +175,8 @@ class Layout:
         """The layout as a JSON text, for from_json()."""
 
     @staticmethod
-    def from_json(text: str) -> Layout: ...
+    def from_json(text: str) -> Layout:
+        """The layout of such a text. Raises InvalidArgumentError for any other."""
 
     def __eq__(self, other: object) -> bool: ...
 
