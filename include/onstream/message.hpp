@@ -23,6 +23,11 @@
 // from the next rank in turn where several are. Such an irecv takes a message when a wait or a test asks for it, in
 // posting order among those of its tag; receives from a named rank that are called before that come first.
 //
+// A send or a receive may have a layout in the place of its bytes: its data then lies in the buffer by that. The
+// layouts of both sides have equal bytes(), of any shapes; a receive by a layout takes no message of another size,
+// longer or shorter: it is `truncated`, and nothing is written. A receive's layout that overlaps itself is refused. On
+// cuda the buffer must be host memory.
+//
 // Only bytes travel: that both sides mean the same element type is the program's affair. Of each lane and source,
 // tag_receives receives may be posted and not waited for; the call that asks for one more throws invalid_argument, and
 // all goes on. (Graphs are not counted when they are captured: a replay that posts too many fails the world.)
@@ -38,6 +43,7 @@
 
 #include "onstream/device.hpp"
 #include "onstream/error.hpp"
+#include "onstream/layout.hpp"
 #include "onstream/path.hpp"
 
 namespace onstream {
@@ -68,6 +74,16 @@ struct Incoming {
   std::size_t bytes = 0;
   int peer = 0;
   MessageOptions options;
+};
+
+// A message that lies in a buffer by a layout, to be sent or received.
+struct LayoutMessage {
+  void* buffer = nullptr;  // of a send it is only read
+  Layout layout;
+  int peer = 0;
+  MessageOptions options;
+
+  std::size_t bytes() const { return layout.bytes(); }
 };
 
 // An isend or irecv on its way. It keeps the memory that it needs; the buffer stays the caller's and must live until

@@ -122,6 +122,22 @@ class World {
   bool captured(const std::shared_ptr<Request>& request) const;         // a graph holds it
   std::string explain(const Outgoing& message) const;                   // the path of a send on a stream, and why
 
+  // --- messages by layouts ---
+  // As those above, of data that lies in its buffer by a layout (message.hpp). A sendrecv's buffers may overlap: what
+  // is sent is packed before anything is received.
+  void send(const LayoutMessage& message, Stream stream);
+  void recv(const LayoutMessage& message, Stream stream);
+  std::shared_ptr<Request> isend(const LayoutMessage& message, Stream stream);
+  std::shared_ptr<Request> irecv(const LayoutMessage& message, Stream stream);
+  void sendrecv(const LayoutMessage& out, const LayoutMessage& in, Stream stream);
+  Status send(const LayoutMessage& message);
+  Status recv(const LayoutMessage& message, std::size_t* received = nullptr);
+  std::shared_ptr<Request> isend(const LayoutMessage& message);
+  std::shared_ptr<Request> irecv(const LayoutMessage& message);
+  Exchange isendrecv(const LayoutMessage& out, const LayoutMessage& in);
+  std::optional<SendrecvEnds> sendrecv_ahead(const LayoutMessage& out, const LayoutMessage& in,
+                                             std::size_t* received = nullptr);
+
   // --- messages whose sender or size is unknown ---
   // The next message of the tag from `peer`, or from any rank (kAnySource), that no receive was posted for. iprobe and
   // imatch look once and never block: nothing where none has come, or another call of this rank receives there. probe

@@ -109,18 +109,43 @@ def stream_now(span: Span) -> int | None:
 
 
 def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, int, Any, Natural | None]:
-    """(address, bytes, owner, natural) of an array that a message may carry in this world.
+    """(address, bytes, owner, natural) of a contiguous array that a message may carry in this world.
 
-    Called by the messages of _core for everything but plain contiguous host buffers.
+    Called by _core for everything but plain contiguous host buffers.
     """
     span = checked_span(array, writable, world)
     if not span.contiguous:
         raise InvalidArgumentError(
-            f"a message needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
-            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it, or use a plan (World.plan) or a halo "
-            "(World.halo), which take any strides"
+            f"the call needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
+            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it, or use send(), recv(), isend(), irecv(), "
+            "sendrecv(), a plan (World.plan) or a halo (World.halo), which take any strides"
         )
     return span.address, span.nbytes, span.owner, span.natural
+
+
+def message_elements(
+    array: Any, writable: bool, world: _core.World
+) -> tuple[int, int, Any, Natural | None, int, tuple[int, ...], tuple[int, ...] | None]:
+    """As message_span() and, of an array with gaps, (..., bytes of an element, shape, strides in bytes); else None for those.
+
+    Called by the messages of _core that take such arrays, for everything but plain contiguous host buffers.
+    """
+    span = checked_span(array, writable, world)
+    strides = None if span.contiguous else span.strides
+    return span.address, span.nbytes, span.owner, span.natural, span.item_bytes, span.shape, strides
+
+
+def host_span(array: Any, writable: bool, call: str) -> tuple[int, int, Any]:
+    """(address, bytes, owner) of a contiguous array of the host, for `call`, which errors name."""
+    span = span_of(array)
+    if span.device != "host" or not span.contiguous:
+        raise InvalidArgumentError(
+            f"{call}(): the array is {'on ' + span.device if span.device != 'host' else 'not contiguous (row-major)'}; give a "
+            "contiguous one of the host"
+        )
+    if writable and not span.writable:
+        raise InvalidArgumentError(f"{call}(): the array is read-only")
+    return span.address, span.nbytes, span.owner
 
 
 def checked_span(array: Any, writable: bool, world: _core.World) -> Span:

@@ -68,6 +68,126 @@ def address_of(array: object) -> int | None:
 def import_dlpack(array: object) -> Import:
     """Describes any object with __dlpack__."""
 
+class Layout:
+    """
+    How the elements of a message lie in a buffer: offsets in bytes, in the order of the data.
+
+    Elements (`of`) are a number of bytes, a dtype (of a record its fields, without the bytes between them), or a
+    Layout; those that follow each other are an extent apart. Layouts are values and nest to any depth. Two are
+    equal if they have the same bytes in the same order, however they were made; bounds are not compared.
+    Wrong sizes raise InvalidArgumentError.
+    """
+
+    @staticmethod
+    def contiguous(count: int, of: object) -> Layout:
+        """`count` elements, one behind the other."""
+
+    @staticmethod
+    def vector(count: int, blocklength: int, stride: int, of: object) -> Layout:
+        """
+        `count` blocks of `blocklength` elements, which begin `stride` elements apart.
+        """
+
+    @staticmethod
+    def hvector(count: int, blocklength: int, stride_bytes: int, of: object) -> Layout:
+        """As vector(), of blocks that begin `stride_bytes` apart."""
+
+    @staticmethod
+    def subarray(shape: object, subshape: object, start: object, of: object, *, order: str = 'C') -> Layout:
+        """
+        The box of `subshape` elements that begins at index `start` of an array of `shape`. Its extent is the array's.
+        In order 'C' the last index is fastest, in memory and in the data; in order 'F' the first.
+        """
+
+    @staticmethod
+    def indexed(blocklengths: object, offsets: object, of: object) -> Layout:
+        """Blocks of so many elements each, at `offsets` in elements."""
+
+    @staticmethod
+    def indexed_block(blocklength: int, offsets: object, of: object) -> Layout:
+        """Blocks of `blocklength` elements, at `offsets` in elements."""
+
+    @staticmethod
+    def struct(fields: Sequence[tuple[int, object]]) -> Layout:
+        """
+        Fields of different elements: pairs of an offset in bytes and elements, in their order.
+        """
+
+    @staticmethod
+    def of(array: object, *, within: object | None = None) -> Layout:
+        """
+        Of an array's elements, such as a slice's: of any strides, relative to its first element; or, with
+        `within`, to the begin of the array that it is a view of.
+        """
+
+    def resized(self, lower_bound: int, extent: int) -> Layout:
+        """
+        The same data with other bounds, in bytes: the next element begins `extent` further.
+        """
+
+    def moved(self, nbytes: int) -> Layout:
+        """The same data and bounds, so many bytes further."""
+
+    def canonical(self) -> Layout:
+        """
+        The form that equal layouts have alike: of runs as long as possible, and with no bounds but the data's.
+        """
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of data, without gaps."""
+
+    @property
+    def lower_bound(self) -> int:
+        """Where the element begins, as its neighbours count."""
+
+    @property
+    def extent(self) -> int:
+        """Bytes from one element to the next."""
+
+    @property
+    def true_lower_bound(self) -> int:
+        """The first byte of the data."""
+
+    @property
+    def true_extent(self) -> int:
+        """Bytes from the first byte of the data to the last."""
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the data has no gaps."""
+
+    @property
+    def overlaps_itself(self) -> bool:
+        """Whether two of its blocks share a byte: then it is no destination."""
+
+    def pack(self, array: object) -> object:
+        """
+        The data out of a contiguous array of the host, as a new array of bytes.
+        """
+
+    def unpack(self, data: object, array: object) -> None:
+        """
+        Writes such bytes into a contiguous array of the host, at their places.
+        """
+
+    def to_json(self) -> str:
+        """The layout as a JSON text, for from_json()."""
+
+    @staticmethod
+    def from_json(text: str) -> Layout:
+        """The layout of such a text. Raises InvalidArgumentError for any other."""
+
+    def __eq__(self, other: object) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+    def __getstate__(self) -> str: ...
+
+    def __setstate__(self, arg: str, /) -> None: ...
+
+    def __repr__(self) -> str: ...
+
 def captures() -> bool:
     """Whether this thread is inside a capture()."""
 
@@ -366,9 +486,10 @@ class World:
 
     def _all_gather(self, topic: str, mine: str) -> list[str]: ...
 
-    def send(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> None:
+    def send(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None, layout: Layout | None = None) -> None:
         """
-        Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that
+        Sends an array: contiguous, or of any strides, or the bytes of a contiguous one that `layout` names
+        (docs/layouts.md). On a stream it does not block, and the array may be reused by later work of that
         stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it blocks
         until the array may be reused. stream='host' blocks for any array. In a capture() the captured stream is
         the default. Only bytes travel: the receiver's element type is not compared with the sender's.
@@ -376,30 +497,32 @@ class World:
         that all send first and receive then may wait for each other: post the receive before (irecv), or sendrecv().
         """
 
-    def recv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> int | onstream.probes.Message | None:
+    def recv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None, layout: Layout | None = None) -> int | onstream.probes.Message | None:
         """
-        Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else
+        Receives into an array, of any strides or by a `layout`, ordered as send() is. Returns the message's bytes if it blocked, else
         None. From any_source it must block, and returns the Message, received, which tells the sender. A larger
-        message raises TruncatedError; the next messages are intact. A smaller one fills the front of the array.
+        message raises TruncatedError; the next messages are intact. A smaller one fills the front of the array;
+        an array with gaps, or a layout, takes no smaller message, which raises TruncatedError too.
         Only bytes travel, of any element types.
         """
 
-    def sendrecv(self, send_array: object, dest: int, recv_array: object, source: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
+    def sendrecv(self, send_array: object, dest: int, recv_array: object, source: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None, send_layout: Layout | None = None, recv_layout: Layout | None = None) -> int | None:
         """
         Sends one array to rank `dest` and receives another from rank `source` at the same time: neither waits for the
         other, so all ranks of a ring may call it. Its halves match plain sends and receives of the tag. Ordered as
         send() is, and one kernel on cuda. Returns the received message's bytes if it blocked, else None; raises as
-        send() and recv() do, once both halves have ended. The arrays must not overlap.
+        send() and recv() do, once both halves have ended. The arrays must not overlap,
+        unless one has gaps, or a layout: then what is sent is copied first.
         """
 
-    def isend(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
+    def isend(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None, layout: Layout | None = None) -> Request:
         """
         Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel. It does
         not wait for its receive; on a stream, and by path ll, a small one waits once those under way fill the
         tag's ring, so post receives before, or use sendrecv().
         """
 
-    def irecv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
+    def irecv(self, array: object, peer: int, *, tag: int = 0, path: str = 'auto', stream: object | None = None, layout: Layout | None = None) -> Request:
         """
         Starts a receive; complete it with Request.wait(). From one rank, with one tag, tag_receives (64) may be
         posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.

@@ -171,7 +171,7 @@ class Probes:
         """Whether all requests have ended. Never blocks; raises if all have, and one badly."""
         return self._home._test_all(list(requests))
 
-    def _recv_any(self, array: Any, tag: int, path: str, stream: Any) -> Message:
-        request = self._home.irecv(array, any_source, tag=tag, path=path, stream=stream)
+    def _recv_any(self, array: Any, tag: int, path: str, stream: Any, layout: Any) -> Message:
+        request = self._home.irecv(array, any_source, tag=tag, path=path, stream=stream, layout=layout)
         request.wait()
         return Message(self._home, request.peer, request.tag, request.received, None)

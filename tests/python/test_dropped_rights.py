@@ -60,6 +60,20 @@ PROGRAM = """
             world.send(source, peer)
         return came
 
+    def to_places(count):
+        halves, column, source = np.zeros(2 * count), np.zeros((count, 2)), mine(count)
+        layout = ons.Layout.indexed([count // 2, count - count // 2], [0, count], "f8")
+        for turn in (0, 1):
+            if rank == turn:
+                world.send(source, peer)
+                world.send(source, peer)
+            else:
+                world.recv(halves, peer, layout=layout)
+                world.recv(column[:, 0], peer)
+        came = column[:, 0].copy()
+        assert np.array_equal(came, layout.pack(halves).view("f8"))
+        return came
+
     def posted(count):
         came, source = np.zeros(count), mine(count)
         receive, send = world.irecv(came, peer), world.isend(source, peer)
@@ -82,7 +96,7 @@ PROGRAM = """
     def every_family():
         heap = world.heap(1 << 23, kind="pinned")
         for count in COUNTS:
-            for way in (sendrecv, one_after_the_other, posted, on_a_stream, planned):
+            for way in (sendrecv, one_after_the_other, to_places, posted, on_a_stream, planned):
                 check(way(count))
                 world.sync()
             assert world.all_reduce(np.full(count, rank + 1.0))[-1] == 3

@@ -311,7 +311,7 @@ def test_many_messages_of_random_sizes_and_lanes_arrive_in_order() -> None:
         (lambda w: w.irecv(bytearray(1), 0, tag=-1), "tag -1 does not exist"),
         (lambda w: w.send(b"x", 0, path="pigeon"), "pigeon"),
         (lambda w: w.recv(b"read only", 0), "read-only"),
-        (lambda w: w.send(np.zeros((4, 4))[:, 0], 0), "contiguous"),
+        (lambda w: w.send(np.zeros((4, 4))[:, 0], 0, layout=ons.Layout.contiguous(8, 1)), "contiguous"),
     ],
 )
 def test_wrong_arguments_are_refused_with_their_values(call: Callable[[ons.World], Any], reason: str) -> None:

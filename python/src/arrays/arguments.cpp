@@ -5,12 +5,16 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "layouts.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/path.hpp"
 
@@ -40,9 +44,9 @@ bool may_have_more(nb::handle array) {
 }
 
 // A contiguous buffer that is all there is to the array.
-bool export_buffer(nb::handle array, Access access, Py_buffer& view) {
+bool export_buffer(nb::handle array, Access access, Py_buffer& view, int shape = PyBUF_C_CONTIGUOUS) {
   if (PyObject_CheckBuffer(array.ptr()) == 0 || may_have_more(array)) return false;
-  const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
+  const int flags = shape | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
   if (PyObject_GetBuffer(array.ptr(), &view, flags) == 0) return true;
   PyErr_Clear();
   return false;
@@ -55,6 +59,20 @@ bool try_plain_buffer(nb::handle array, Access access, MessageBuffer& out) {
   if (holds_references(view.format)) return false;
   out.address = view.buf;
   out.bytes = static_cast<std::size_t>(view.len);
+  return true;
+}
+
+// A buffer of any strides, whose address is that of its first element.
+bool try_strided_buffer(nb::handle array, Access access, MessageBuffer& out, std::unique_ptr<const Layout>& layout) {
+  Py_buffer view;
+  if (!export_buffer(array, access, view, PyBUF_STRIDES)) return false;
+  out.hold = Hold(view);
+  if (holds_references(view.format) || view.strides == nullptr) return false;
+  const std::vector<std::int64_t> shape(view.shape, view.shape + view.ndim);
+  layout = std::make_unique<const Layout>(
+      layout_of(view.itemsize, shape, std::vector<std::int64_t>(view.strides, view.strides + view.ndim)));
+  out.address = view.buf;
+  out.bytes = layout->bytes();
   return true;
 }
 
@@ -92,16 +110,39 @@ std::string told(nb::handle value) {
 
 }  // namespace
 
-MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) {
+namespace {
+
+// As message_span() of _arrays.py describes it.
+MessageBuffer buffer_of(const nb::object& span) {
   MessageBuffer out;
-  if (try_plain_buffer(array, access, out)) return out;
-  const nb::object describe = nb::module_::import_("onstream._arrays").attr("message_span");
-  const nb::object span = describe(array, access == Access::write, world);
   out.address = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(span[0]));
   out.bytes = nb::cast<std::size_t>(span[1]);
   out.hold = Hold(nb::object(span[2]));
   out.natural = natural_from(nb::cast<NaturalArgument>(span[3]));
   return out;
+}
+
+}  // namespace
+
+MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) {
+  MessageBuffer out;
+  if (try_plain_buffer(array, access, out)) return out;
+  const nb::object describe = nb::module_::import_("onstream._arrays").attr("message_span");
+  return buffer_of(describe(array, access == Access::write, world));
+}
+
+MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world, std::unique_ptr<const Layout>& layout) {
+  MessageBuffer out;
+  if (try_plain_buffer(array, access, out) || try_strided_buffer(array, access, out, layout)) return out;
+  const nb::object describe = nb::module_::import_("onstream._arrays").attr("message_elements");
+  const nb::object span = describe(array, access == Access::write, world);
+  const nb::object strides = span[6];
+  if (!strides.is_none()) {
+    layout = std::make_unique<const Layout>(layout_of(nb::cast<std::int64_t>(span[4]),
+                                                      nb::cast<std::vector<std::int64_t>>(span[5]),
+                                                      nb::cast<std::vector<std::int64_t>>(strides)));
+  }
+  return buffer_of(span);
 }
 
 std::optional<PlainElements> plain_elements(nb::handle array, Access access) {
@@ -126,14 +167,15 @@ void CallForm::refuse(const std::string& why) const {
       concat(name, "(): ", why, "; call ", name, "(", positional, ", *, tag=0, path='auto', stream=None)").c_str());
 }
 
-void CallForm::refuse_more(std::size_t positional_count, const nb::args& more, const nb::kwargs& unknown) const {
+void CallForm::refuse_more(std::size_t positional_count, const nb::args& more, const nb::kwargs& unknown,
+                           std::initializer_list<std::string_view> but) const {
   if (more.size() != 0) {
     refuse(concat(positional_count + more.size(), " arguments without a name, but only ", positional,
                   " may come without"));
   }
   for (const auto& [key, _] : unknown) {
     const auto text = nb::cast<std::string>(key);
-    refuse(concat("there is no argument called '", text, "'"));
+    if (std::ranges::find(but, text) == but.end()) refuse(concat("there is no argument called '", text, "'"));
   }
 }
 

@@ -4,12 +4,16 @@
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
+#include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "holds.hpp"
 #include "onstream/collective.hpp"
 #include "onstream/device.hpp"
+#include "onstream/layout.hpp"
 #include "onstream/message/message.hpp"
 #include "world/streams.hpp"
 
@@ -27,6 +31,10 @@ struct MessageBuffer {
 // The memory of a contiguous array. `world` is the Python World, for errors that name its device. Throws
 // invalid_argument or TypeError with the reason.
 MessageBuffer message_buffer(nanobind::handle array, Access access, nanobind::handle world);
+
+// The same of an array with gaps, too: `layout` then gets its own, from the address of its first element.
+MessageBuffer message_buffer(nanobind::handle array, Access access, nanobind::handle world,
+                             std::unique_ptr<const Layout>& layout);
 
 // A contiguous host buffer of elements that collectives know, whose numbers are in this machine's order.
 struct PlainElements {
@@ -55,7 +63,8 @@ struct CallForm {
   const char* positional;  // as they are listed: "array, peer"
 
   // Arguments that the call does not have.
-  void refuse_more(std::size_t positional_count, const nanobind::args& more, const nanobind::kwargs& unknown) const;
+  void refuse_more(std::size_t positional_count, const nanobind::args& more, const nanobind::kwargs& unknown,
+                   std::initializer_list<std::string_view> but = {}) const;
   nanobind::handle array(const char* argument, nanobind::handle value) const;
   int integer(const char* argument, nanobind::handle value, const char* what) const;
   MessageOptions options(nanobind::handle tag, nanobind::handle path) const;

@@ -13,6 +13,7 @@ namespace nb = nanobind;
 
 void bind_errors(nb::module_& m);       // errors.cpp: Error and Status become Python exceptions
 void bind_blocks(nb::module_& m);       // blocks.cpp: onstream's memory, and DLPack import
+void bind_layouts(nb::module_& m);      // layouts.cpp: Layout
 void bind_streams(nb::module_& m);      // streams.cpp: Stream, Graph
 void bind_requests(nb::module_& m);     // requests.cpp: Request
 void bind_calls(nb::module_& m);        // calls.cpp: Python functions in the order of streams

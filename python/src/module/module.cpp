@@ -9,6 +9,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The compiled part of onstream. Import onstream instead.";
   python::bind_errors(m);
   python::bind_blocks(m);
+  python::bind_layouts(m);
   python::bind_streams(m);
   python::bind_requests(m);
   python::bind_worlds(m);

@@ -74,8 +74,8 @@ class RingReader {
     const std::uint64_t bytes = seen.bytes();
     if constexpr (G::kStoresInOrder) {
       if (is_packed<G>(bytes)) {
-        const bool fits = bytes <= target.capacity;
-        if (fits) unpack(lane_, head_, target.destination, bytes);
+        const bool fits = takes<G>(bytes, target.capacity);
+        if (fits) unpack(group, lane_, head_, target.destination, bytes);
         head_ += ring_units<G>(bytes);
         return fits ? Status::ok : Status::truncated;
       }
@@ -88,7 +88,7 @@ class RingReader {
   template <Group G>
   ONSTREAM_BODY Status take_shared(const G& group, const Target& target, const Seen& seen) {
     head_ += 1;
-    if (seen.bytes() <= target.capacity) {
+    if (takes<G>(seen.bytes(), target.capacity)) {
       CopyReceiver taker(wait_, lane_, target.number, seen.bytes());
       return taker.take(group, target.destination, reinterpret_cast<const std::byte*>(seen.address),
                         target.waits && target.offered != 0);
@@ -100,7 +100,7 @@ class RingReader {
   // The sender's wait may bring it, where a receive descriptor said that it fits.
   template <Group G>
   ONSTREAM_BODY Status take_left(const G& group, const Target& target, const Seen& seen) {
-    if ((target.offered != 0 || G::kCrossMemory) && seen.bytes() <= target.capacity) {
+    if ((target.offered != 0 || G::kCrossMemory) && takes<G>(seen.bytes(), target.capacity)) {
       bool brought = false;
       const Status status = was_brought(group, wait_, lane_, target.number, brought);
       if (brought) head_ += 1;
@@ -112,7 +112,7 @@ class RingReader {
   template <Group G>
   ONSTREAM_BODY Status take_pull(const G& group, const Target& target, std::uint64_t bytes, std::uint64_t source) {
     head_ += 1;
-    const bool fits = bytes <= target.capacity;
+    const bool fits = takes<G>(bytes, target.capacity);
     if constexpr (G::kCrossMemory) {
       if (lane_.remote != nullptr) return take_remote(group, target, bytes, source);
     }
@@ -152,7 +152,7 @@ class RingReader {
   template <Group G>
   ONSTREAM_BODY Status take_announced(const G& group, const Target& target, const Seen& seen) {
     const std::uint64_t bytes = seen.bytes();
-    if (bytes > target.capacity) {
+    if (!takes<G>(bytes, target.capacity)) {
       acknowledge(group, target, Status::truncated);
       head_ += 1;
       return Status::truncated;

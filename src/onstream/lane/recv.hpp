@@ -285,7 +285,7 @@ struct Receive {
       const Status status = await_header(group, wait, lane, now.head, seen);
       if (status == Status::ok && seen.word != header_word(Header::data, capacity))
         return take_otherwise(group, now, 0);
-      if (status == Status::ok) unpack(lane, now.head, destination, capacity);
+      if (status == Status::ok) unpack(group, lane, now.head, destination, capacity);
       return conclude(group, now, after(group, now, now.head + ring_units<G>(capacity)), status, seen);
     } else {
       return Status::ok;  // never called

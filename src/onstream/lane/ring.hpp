@@ -16,6 +16,16 @@ struct Target {
   bool waits = true;          // else it is only looked for
 };
 
+// Whether a receive of so much room takes a message: one by a layout takes no shorter message either.
+template <Group G>
+ONSTREAM_BODY bool takes(std::uint64_t bytes, std::uint64_t capacity) {
+  if constexpr (requires { G::kExact; }) {
+    return bytes == capacity;
+  } else {
+    return bytes <= capacity;
+  }
+}
+
 // Tells the sender where message `number` shall go, or that it is refused or fetched: in that message's receive
 // descriptor, or in the last one for a receive that has no other before it.
 template <Group G>
@@ -128,7 +138,7 @@ ONSTREAM_BODY Status take_lines(const G& group, const WaitView& wait, const Lane
   const auto end = static_cast<std::uint32_t>(lines_for(bytes));
   const auto size = static_cast<std::uint32_t>(group.size());
   const Stretch stretch(lane, head);
-  const bool fits = bytes <= target.capacity;
+  const bool fits = takes<G>(bytes, target.capacity);
   Status status = Status::ok;
   for (std::uint32_t line = static_cast<std::uint32_t>(group.rank()) + 1; line < end && status == Status::ok;
        line += kLinesInFlight * size) {

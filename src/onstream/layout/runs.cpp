@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "onstream/base/error.hpp"
 #include "onstream/layout/cursor.hpp"
 
 namespace onstream {
@@ -46,6 +47,15 @@ std::optional<std::pair<int, int>> find_overlap(std::vector<Run>& runs) {
     if (runs[i].begin < runs[i - 1].end) return std::minmax(runs[i - 1].owner, runs[i].owner);
   }
   return std::nullopt;
+}
+
+void require_destination(const char* call, const Layout& layout) {
+  const auto overlap = layout.overlap();
+  if (!overlap) return;
+  const auto& [blocks, begins, ends] = *overlap;
+  fail(ErrorCode::invalid_argument, call, ": blocks ", blocks[0], " and ", blocks[1], " of the destination (",
+       layout.describe(), ") overlap: bytes ", begins[0], " to ", ends[0], " and ", begins[1], " to ", ends[1],
+       "; it takes each byte once");
 }
 
 std::optional<std::vector<LayoutPiece>> pieces_of(const LayoutView& to, const LayoutView& from, std::uint64_t most) {

@@ -42,6 +42,9 @@ void append_runs(const LayoutView& view, std::int64_t base, int owner, std::vect
 // The owners of two runs that share a byte, or nothing. Sorts `runs`.
 std::optional<std::pair<int, int>> find_overlap(std::vector<Run>& runs);
 
+// Throws invalid_argument for a destination that overlaps itself: for `call`, with the two blocks.
+void require_destination(const char* call, const Layout& layout);
+
 // The pieces, in the order of the data, or nothing when there are more than `most`.
 std::optional<std::vector<LayoutPiece>> pieces_of(const LayoutView& to, const LayoutView& from, std::uint64_t most);
 

@@ -1,7 +1,7 @@
 // MessageEngine: the messages of a world, behind its calls. Each file has the methods of one task: engine.cpp sets up
 // and checks, on_stream.cpp enqueues, on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both
-// directions, waits.cpp completes requests, probe.cpp looks ahead, any_source.cpp has receives without a named sender,
-// unreceived.cpp looks back at the end.
+// directions, by_layout.cpp has messages that lie by layouts, waits.cpp completes requests, probe.cpp looks ahead,
+// any_source.cpp has receives without a named sender, unreceived.cpp looks back at the end.
 //
 // Thread-safe. Where threads use one lane in one direction, their ops run one at a time, in any order; streams that do
 // so on a GPU are the program's to order (message.hpp).
@@ -24,6 +24,8 @@
 #include "onstream/message/route.hpp"
 
 namespace onstream {
+
+struct LayoutTask;
 
 inline const HostGroup kCaller(0, 1);  // the calling thread, where it runs an op or waits itself
 
@@ -56,6 +58,20 @@ class MessageEngine {
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
+
+  // By layouts.
+  void send(const LayoutMessage& message, Stream stream);
+  void recv(const LayoutMessage& message, Stream stream);
+  std::shared_ptr<Request> isend(const LayoutMessage& message, Stream stream);
+  std::shared_ptr<Request> irecv(const LayoutMessage& message, Stream stream);
+  void sendrecv(const LayoutMessage& out, const LayoutMessage& in, Stream stream);
+  Status send(const LayoutMessage& message);
+  Status recv(const LayoutMessage& message, std::size_t* received);
+  std::shared_ptr<Request> isend(const LayoutMessage& message);
+  std::shared_ptr<Request> irecv(const LayoutMessage& message);
+  Exchange isendrecv(const LayoutMessage& out, const LayoutMessage& in);
+  std::optional<SendrecvEnds> sendrecv_ahead(const LayoutMessage& out, const LayoutMessage& in, std::size_t* received);
+
   std::size_t wait_any(std::span<const std::shared_ptr<Request>> requests, Status& status);
   std::optional<std::size_t> test_any(std::span<const std::shared_ptr<Request>> requests, Status& status);
   std::optional<Probed> iprobe(int peer, int tag);
@@ -192,6 +208,19 @@ class MessageEngine {
   void post_receive(const lane::Post& body, const RecvRoute& route, const std::shared_ptr<Request>& request,
                     void* destination);
   void require_not_nested(const Outgoing& out, const Incoming& in) const;
+
+  // --- by_layout.cpp ---
+  void check_layout(const char* what, const LayoutMessage& message, OpKind kind);
+  bool goes_directly(int peer) const { return on_host_ && !fabric_->is_remote(peer); }
+  std::shared_ptr<Memory> bounce_for(const LayoutMessage& message);
+  lane::Send send_body(const LayoutMessage& message, std::shared_ptr<Memory>& bounce);
+  lane::Receive receive_body(const LayoutMessage& message);
+  void run_ahead(Stream stream, std::shared_ptr<LayoutTask> task);
+  std::shared_ptr<Memory> pack(const LayoutMessage& message, std::optional<Stream> stream);
+  std::shared_ptr<Request> isend_packed(const LayoutMessage& message, std::shared_ptr<Memory> packed,
+                                        std::optional<Stream> stream);
+  void deliver(Request& request);
+  void deliver(const Request& request, Stream stream);
 
   // --- waits.cpp ---
   void check_request(const std::shared_ptr<Request>& request) const;

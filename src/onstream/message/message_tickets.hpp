@@ -17,6 +17,7 @@
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/device/memory/own_memory.hpp"
 #include "onstream/lane/memory/lane.hpp"
+#include "onstream/message.hpp"
 
 namespace onstream {
 
@@ -74,6 +75,16 @@ class MessageTickets {
   std::atomic<std::size_t> unasked_ = 0;  // weight of the sends among them since the last look
   std::atomic<std::size_t> enough_;       // ... that the next look is for
   std::vector<std::shared_ptr<void>> memory_;
+};
+
+// The ticket of a host call that ends before it returns, on its stack.
+struct StackTicket {
+  lane::Numbered numbered;
+  std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
+  std::uint64_t received = 0;
+  lane::Ticket ticket(const MessageOptions& options) {
+    return {&numbered, &status, &received, 1 | (options.reported_by_wait ? lane::kOwed : 0)};
+  }
 };
 
 }  // namespace onstream

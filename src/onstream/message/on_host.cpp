@@ -13,16 +13,6 @@ namespace {
 
 constexpr std::uint64_t kNoneEnds = 0;  // of a lock that calls hold for a moment, or keep
 
-// On the stack of a host call that ends before it returns.
-struct StackTicket {
-  lane::Numbered numbered;
-  std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
-  std::uint64_t received = 0;
-  lane::Ticket ticket(const MessageOptions& options) {
-    return {&numbered, &status, &received, 1 | (options.reported_by_wait ? lane::kOwed : 0)};
-  }
-};
-
 template <class Message>
 void refuse_nested(const lane::QueueLock& lock, const Message& message, const std::uint64_t& holder) {
   if (lock.status() == Status::misused) onstream::refuse_nested(text_of(message), holder);

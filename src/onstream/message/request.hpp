@@ -11,6 +11,7 @@
 
 #include "onstream/device/host/group.hpp"
 #include "onstream/lane/memory/lane.hpp"
+#include "onstream/layout.hpp"
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/message_tickets.hpp"
 
@@ -43,10 +44,11 @@ class Request {
   bool captured = false;  // lives in a graph: every replay has its own end
   Stream posted_on;       // captured: the stream of its op, and the point behind it
   std::shared_ptr<Event> posted;
-  std::shared_ptr<Memory> bounce;  // stands in for a buffer that kernels or peers cannot reach
-  const void* source = nullptr;    // isend too large for the ring: bytes that its wait may push
-  void* copy_back = nullptr;       // irecv through a bounce buffer: where the data finally goes
-  std::optional<Status> result;    // once the host has collected it
+  std::shared_ptr<Memory> bounce;        // stands in for a buffer that kernels or peers cannot reach
+  const void* source = nullptr;          // isend too large for the ring: bytes that its wait may push
+  void* copy_back = nullptr;             // irecv through a bounce buffer: where the data finally goes
+  std::shared_ptr<const Layout> layout;  // and by what, if not without gaps
+  std::optional<Status> result;          // once the host has collected it
   std::size_t received = 0;
   std::shared_ptr<Event> last_wait;         // behind the newest wait on a stream
   std::shared_ptr<Event> taken;             // behind a stream's copy out of the bounce buffer

@@ -234,6 +234,15 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   return route;
 }
 
+SendRoute Router::send_by_layout(const Outgoing& message) {
+  const Path path = effective(message.options.path);
+  SendRoute route;
+  route.ring_max = ring_max(path, message.bytes, message.peer, message.options.tag, ll_max_);
+  route.offer_min = offer_min(path, message.options.tag, lane::Completion::ordered);
+  if (message.bytes > route.ring_max) stage(route, message.bytes, message.peer, Path::stage, lane::Completion::ordered);
+  return route;
+}
+
 RecvRoute Router::recv(const Incoming& message, lane::Completion completion, RingUse ring) {
   const auto& [destination, bytes, peer, options] = message;
   const Path path = effective(options.path);

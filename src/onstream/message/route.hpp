@@ -56,6 +56,9 @@ class Router {
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that does not reach the
   // peer's. On the host device, plain memory of a message that the ring carries is not checked.
   SendRoute send(const Outgoing& message, lane::Completion completion, RingUse ring);
+  // Of an ordered send of the host device to a rank of this host, whose op packs the data as it goes. `message` has the
+  // layout's bytes; its source does not count.
+  SendRoute send_by_layout(const Outgoing& message);
   RecvRoute recv(const Incoming& message, lane::Completion completion, RingUse ring);
   // The path that a send would take now, and why: one line a rule. Throws as send() does for its arguments.
   std::string explain(const Outgoing& message) const;

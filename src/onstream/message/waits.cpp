@@ -64,6 +64,7 @@ void MessageEngine::wait_all(std::span<const std::shared_ptr<Request>> requests,
     if (request->bounce != nullptr && !request->captured && !request->result) {
       bounces_->give_back(std::exchange(request->bounce, nullptr), stream);
       request->copy_back = nullptr;
+      request->layout = nullptr;
     }
   }
 }
@@ -144,7 +145,11 @@ void MessageEngine::launch_awaits(std::span<const std::shared_ptr<Request>> requ
   const std::shared_ptr<Request>& last = *std::ranges::max_element(requests, posted_before);
   launch_await(*last, Look::wait, stream);
   if (last->copy_back == nullptr) return;
-  host_copies_.take(*last, stream);
+  if (last->layout != nullptr) {
+    deliver(*last, stream);
+  } else {
+    host_copies_.take(*last, stream);
+  }
   last->taken = device_->point(stream);
 }
 
@@ -252,11 +257,18 @@ Status MessageEngine::collect(Request& request) {
   outstanding_.cover(request, nullptr);
   request.received = HostGroup::load_relaxed(request.slot.ticket.received);
   if (*request.result == Status::ok) {
-    if (request.copy_back != nullptr) host_copies_.take_now(request, *fabric_->streams());
+    if (request.copy_back != nullptr) {
+      if (request.layout != nullptr) {
+        deliver(request);
+      } else {
+        host_copies_.take_now(request, *fabric_->streams());
+      }
+    }
     if (request.bounce != nullptr) bounces_->give_back(request.bounce);
   }
   request.bounce = nullptr;
   request.copy_back = nullptr;  // a stream may be told to wait for it once more
+  request.layout = nullptr;
   return *request.result;
 }
 

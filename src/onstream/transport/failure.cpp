@@ -154,9 +154,12 @@ std::string briefly(const FaultReport& fault) {
   const std::string what = concat("rank ", fault.rank, ": ", what_of(fault));
   switch (fault.status) {
     case Status::truncated:
+      if (fault.op == OpKind::recv && fault.extra < fault.bytes) {
+        return concat(what, ", by a layout, takes no shorter message, and its one has ", fault.extra, " B");
+      }
       if (fault.op == OpKind::recv) return concat(what, " is too small for its message of ", fault.extra, " B");
       return concat(what, " does not fit its receive",
-                    fault.extra < fault.bytes ? concat(" of ", fault.extra, " B") : "");
+                    fault.extra != fault.bytes ? concat(" of ", fault.extra, " B") : "");
     case Status::unmapped:
       return concat(what, " could not be copied: the buffer of one side was freed, or never was mapped whole; it must ",
                     "live until the operation is done (a posted one: until its wait)");

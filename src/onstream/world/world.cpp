@@ -132,6 +132,26 @@ std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int
 std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
   return messages_->irecv({destination, bytes, peer, options});
 }
+void World::send(const LayoutMessage& message, Stream stream) { messages_->send(message, stream); }
+void World::recv(const LayoutMessage& message, Stream stream) { messages_->recv(message, stream); }
+std::shared_ptr<Request> World::isend(const LayoutMessage& message, Stream stream) {
+  return messages_->isend(message, stream);
+}
+std::shared_ptr<Request> World::irecv(const LayoutMessage& message, Stream stream) {
+  return messages_->irecv(message, stream);
+}
+void World::sendrecv(const LayoutMessage& out, const LayoutMessage& in, Stream stream) {
+  messages_->sendrecv(out, in, stream);
+}
+Status World::send(const LayoutMessage& message) { return messages_->send(message); }
+Status World::recv(const LayoutMessage& message, std::size_t* received) { return messages_->recv(message, received); }
+std::shared_ptr<Request> World::isend(const LayoutMessage& message) { return messages_->isend(message); }
+std::shared_ptr<Request> World::irecv(const LayoutMessage& message) { return messages_->irecv(message); }
+Exchange World::isendrecv(const LayoutMessage& out, const LayoutMessage& in) { return messages_->isendrecv(out, in); }
+std::optional<SendrecvEnds> World::sendrecv_ahead(const LayoutMessage& out, const LayoutMessage& in,
+                                                  std::size_t* received) {
+  return messages_->sendrecv_ahead(out, in, received);
+}
 std::optional<Probed> World::iprobe(int peer, int tag) { return messages_->iprobe(peer, tag); }
 Status World::probe(int peer, int tag, Probed& found) { return messages_->probe(peer, tag, found); }
 std::shared_ptr<Matched> World::imatch(int peer, int tag) { return messages_->imatch(peer, tag); }

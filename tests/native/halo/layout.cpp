@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "onstream/layout/cursor.hpp"
+#include "onstream/layout/move.hpp"
 #include "onstream/layout/runs.hpp"
 #include "onstream/layout/walk.hpp"
 #include "support/check.hpp"
@@ -166,6 +167,49 @@ CASE(the_grain_divides_address_run_and_strides) {
   CHECK(access_width_of(reinterpret_cast<void*>(36), column, 16) == 4);
   CHECK(access_width_of(reinterpret_cast<void*>(32), Layout::contiguous(64).view(), 16) == 16);
   CHECK(access_width_of(reinterpret_cast<void*>(32), Layout::contiguous(63).view(), 16) == 1);
+}
+
+CASE(data_is_read_and_written_from_any_position) {
+  const Layout element = Layout::structured({{0, Layout::contiguous(std::size_t{3})},
+                                             {8, Layout::vector(3, 1, 2, Layout::contiguous(std::size_t{4}))},
+                                             {40, Layout::contiguous(std::size_t{8})}});
+  const std::vector<Layout> layouts = {Layout::strided(8, {5, 7, 3}, {700, 64, 16}), Layout::contiguous(9, element),
+                                       Layout::hvector(4, 3, 200, element),
+                                       Layout::indexed({3, 1, 2}, {9, 0, 4}, element)};
+  std::vector<std::byte> memory(8192);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 37 + i / 256);
+  std::mt19937 random(11);
+  for (const Layout& layout : layouts) {
+    std::vector<std::byte> whole(layout.bytes());
+    gather(whole.data(), memory.data(), layout);
+    LayoutWalker reader(layout);
+    LayoutWalker writer(layout);
+    std::vector<std::byte> copy(memory.size());
+    for (int i = 0; i < 2000; ++i) {
+      const std::uint64_t position = random() % layout.bytes();
+      const std::uint64_t bytes = random() % (layout.bytes() - position) + 1;
+      std::vector<std::byte> some(bytes);
+      reader.seek(position);
+      reader.read(some.data(), memory.data(), bytes);
+      CHECK(std::equal(some.begin(), some.end(), whole.begin() + static_cast<std::ptrdiff_t>(position)));
+      CHECK(reader.position() == position + bytes);
+      writer.seek(position);
+      writer.write(some.data(), copy.data(), bytes);
+    }
+    std::vector<std::byte> back(layout.bytes());
+    writer.seek(0);
+    writer.write(whole.data(), copy.data(), layout.bytes());
+    gather(back.data(), copy.data(), layout);
+    CHECK(back == whole);
+  }
+}
+
+CASE(a_table_is_no_view_and_names_itself) {
+  const Layout scattered = Layout::indexed_block(1, {0, 5, 7}, Layout::contiguous(std::size_t{8}));
+  CHECK(!scattered.is_nest());
+  CHECK_THROWS((void)scattered.view(), "3 parts of together 24 B");
+  CHECK_THROWS((void)Layout::contiguous(std::size_t{8}).moved(4).view(), "begins beside its buffer's address");
+  CHECK(Layout::indexed_block(1, {0, 5, 10}, Layout::contiguous(std::size_t{8})).view().dims == 1);
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -221,6 +222,32 @@ Status copy_cross_memory(void* destination, const void* source, std::size_t byte
       " of process ", pid < 0 ? -pid : pid, writes ? " from " : " to ", static_cast<void*>(own),
       " of this one: ", error_text(error));
   return Status::unmapped;
+}
+
+Status scatter_cross_memory(std::span<const iovec> pieces, const void* source) {
+  constexpr std::size_t kMost = 512;  // pieces of a call; the system takes 1024
+  const auto theirs = reinterpret_cast<std::uint64_t>(source);
+  const pid_t pid = host::Processes::of_this().pid(theirs);
+  std::uint64_t from = theirs & host::kAddressMask;
+  std::size_t next = 0;
+  while (pid >= 0 && next < pieces.size()) {
+    const std::span<const iovec> now = pieces.subspan(next, std::min(kMost, pieces.size() - next));
+    std::size_t bytes = 0;
+    for (const iovec& piece : now) bytes += piece.iov_len;
+    const iovec remote{reinterpret_cast<void*>(from), bytes};
+    if (::process_vm_readv(pid, now.data(), now.size(), &remote, 1, 0) != static_cast<ssize_t>(bytes)) break;
+    from += bytes;
+    next += now.size();
+  }
+  // Where the system has not copied all, the rest goes piece by piece, by the way that knows refusals and errors.
+  for (; next < pieces.size(); ++next) {
+    const std::uint64_t rest = (theirs & ~host::kAddressMask) | from;
+    const auto* const piece = reinterpret_cast<const void*>(rest);
+    const Status status = copy_cross_memory(pieces[next].iov_base, piece, pieces[next].iov_len);
+    if (status != Status::ok) return status;
+    from += pieces[next].iov_len;
+  }
+  return Status::ok;
 }
 
 int copy_carefully(void* destination, const void* source, std::size_t bytes) {

@@ -6,8 +6,11 @@
 // our own has bit 63. It may be added to and copied with, never followed.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "onstream/error.hpp"
 
@@ -24,5 +27,8 @@ inline bool is_remote_process(const void* address) {
 // unmapped if either is not mapped (the log has the system's error); aborted if the process is gone. Where the system
 // refuses, the relay's answer (relay.hpp). Never faults.
 Status copy_cross_memory(void* destination, const void* source, std::size_t bytes);
+
+// The same from a remote process address to pieces of own memory, in their order, with few calls of the system.
+Status scatter_cross_memory(std::span<const iovec> pieces, const void* source);
 
 }  // namespace onstream

@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "onstream/lane/memory/lane.hpp"
 
@@ -47,21 +46,23 @@ ONSTREAM_BODY void pack(const G& group, const LaneView& lane, std::uint64_t head
     const LinePlace place = place_of(lane, unit, 0);
     Line* const to = lane.peer_ring + place.index;
     group.store_relaxed(&to->low, flag_line(0, place.flag).low);
-    std::memcpy(&to->high, from, packed_part(end - from));
+    group.copy_alone(&to->high, from, packed_part(end - from));
   }
   const LinePlace first = place_of(lane, head, 0);
-  std::memcpy(lane.peer_ring + first.index + 1, source, kPackedFirst);
+  group.copy_alone(lane.peer_ring + first.index + 1, source, kPackedFirst);
   group.store_line(lane.peer_ring + first.index, flag_line(word, first.flag));
 }
 
 // Its header has been seen.
-ONSTREAM_BODY void unpack(const LaneView& lane, std::uint64_t head, void* destination, std::uint64_t bytes) {
-  std::memcpy(destination, lane.ring + place_of(lane, head, 0).index + 1, kPackedFirst);
+template <Group G>
+ONSTREAM_BODY void unpack(const G& group, const LaneView& lane, std::uint64_t head, void* destination,
+                          std::uint64_t bytes) {
+  group.copy_alone(destination, lane.ring + place_of(lane, head, 0).index + 1, kPackedFirst);
   auto* to = static_cast<std::byte*>(destination) + kPackedFirst;
   const std::byte* const end = static_cast<std::byte*>(destination) + bytes;
   for (std::uint64_t unit = head + 1; to < end; ++unit, to += kPackedEach) {
     const Line* const from = lane.ring + place_of(lane, unit, 0).index;
-    std::memcpy(to, &from->high, packed_part(end - to));
+    group.copy_alone(to, &from->high, packed_part(end - to));
   }
 }
 
