@@ -142,13 +142,13 @@ ARRAYS: dict[str, Callable[[], Any]] = {
 }
 CALLS: dict[str, Callable[[ons.World, Any], Any]] = {
     "send": lambda w, a: w.sendrecv(a, 0, np.zeros(1000, "u1"), 0),
-    "recv": lambda w, a: w.sendrecv(np.zeros(0), 0, a, 0),
+    "recv": lambda w, a: w.sendrecv(np.frombuffer(np.asarray(a).tobytes(), "u1"), 0, a, 0),
     "all_reduce": lambda w, a: w.all_reduce(a),
     "broadcast": lambda w, a: w.broadcast(a),
     "plan": lambda w, a: w.plan().send(a, 0).recv(np.empty_like(a), 0).build().launch(),
 }
 # The remedy that a call names; all others work.
-COPY, NUMBERS = r"copy it, such as by numpy\.ascontiguousarray\(\)", r"copy it, or use a plan"
+COPY = r"copy it, such as by numpy\.ascontiguousarray\(\)"
 ONLY = "read-only .* receive into a writable array"
 REFUSED = {
     ("big-endian", "all_reduce"): r"convert them to this machine's byte order by array\.astype",
@@ -157,7 +157,6 @@ REFUSED = {
     ("read-only", "broadcast"): ONLY,
     ("records", "all_reduce"): r"reduce a copy of each field, such as array\['name'\]\.copy\(\)",
     ("long double", "all_reduce"): "they know .*float64",
-    **{(name, call): NUMBERS for name in ("a column", "Fortran", "backwards") for call in ("send", "recv")},
     **{(name, call): COPY for name in ("a column", "Fortran", "backwards") for call in ("all_reduce", "broadcast")},
     **{("list", call): r"numpy\.asarray\(\) makes an array of a list" for call in CALLS},
     **{("objects", call): "references to Python objects" for call in CALLS},

@@ -65,7 +65,11 @@ void RemoteFlags::watch(std::span<const FlagsPlace> barriers, const std::vector<
 }
 
 void RemoteFlags::forget(int slot) {
-  network_->with([&] { std::erase_if(watches_, [&](const Watch& watch) { return watch.place.slot == slot; }); });
+  network_->with([&] {
+    std::erase_if(watches_, [&](const Watch& watch) { return watch.place.slot == slot; });
+    const auto place = static_cast<std::size_t>(slot);
+    if (place < generations_.size()) generations_[place] = 0;
+  });
 }
 
 // A barrier stores its number at one member after the other, so the first shows whether there is a new one.

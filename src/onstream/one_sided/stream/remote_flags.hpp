@@ -55,6 +55,7 @@ class RemoteFlags final : public net::NetworkService {
   void install(int slot, std::uint64_t generation);
   // Carries the numbers of these barriers over, which this rank stores as member `place` of `members`.
   void watch(std::span<const FlagsPlace> barriers, const std::vector<int>& members, int place);
+  // From now on nothing is stored to the slot's words, which may be set to 0 then.
   void forget(int slot);
 
   bool look() override;

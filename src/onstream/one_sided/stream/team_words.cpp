@@ -36,6 +36,9 @@ TeamWords::TeamWords(Fabric& fabric)
       device_(fabric.segment(device_part_bytes_, MemoryKind::device)),
       zeroes_(fabric.own_memory()->take(2 * flag_bytes_)) {}
 
+// The network stores to the segments as long as there are remote flags. A child has no network.
+TeamWords::~TeamWords() { guard_.in_child() ? static_cast<void>(remote_.release()) : remote_.reset(); }
+
 std::unique_ptr<RemoteFlags> TeamWords::remote_of(const Fabric& fabric) const {
   if (fabric.network() == nullptr) return nullptr;
   return std::make_unique<RemoteFlags>(fabric,

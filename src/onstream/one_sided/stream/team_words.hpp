@@ -26,6 +26,7 @@ class TeamWords {
   static constexpr int kKinds = 4;
 
   explicit TeamWords(Fabric& fabric);  // collective
+  ~TeamWords();
 
   // One bit a slot.
   struct Offer {
