@@ -141,7 +141,7 @@ ARRAYS: dict[str, Callable[[], Any]] = {
     "masked": lambda: np.ma.ones(4),
 }
 CALLS: dict[str, Callable[[ons.World, Any], Any]] = {
-    "send": lambda w, a: w.sendrecv(a, 0, np.zeros(1000, "u1"), 0),
+    "send": lambda w, a: w.sendrecv(a, 0, np.zeros(np.asarray(a).nbytes, "u1"), 0),
     "recv": lambda w, a: w.sendrecv(np.frombuffer(np.asarray(a).tobytes(), "u1"), 0, a, 0),
     "all_reduce": lambda w, a: w.all_reduce(a),
     "broadcast": lambda w, a: w.broadcast(a),
