@@ -157,3 +157,24 @@ def test_bad_layouts_are_refused_with_their_values(make: object, words: str) -> 
 def test_offsets_that_are_no_integers_are_refused() -> None:
     with pytest.raises(TypeError, match="offsets must be a sequence of integers"):
         Layout.indexed([1], [0.5], 8)
+
+
+def test_reaches_that_do_not_fit_into_an_address_are_refused() -> None:
+    """Each dimension alone may; their sum, and offsets, are held too."""
+    far, layout = 2**62 // 5, ons.Layout.contiguous(1, 32)
+    with pytest.raises(ons.InvalidArgumentError, match="larger than memory"):
+        for _ in range(5):
+            layout = ons.Layout.hvector(5, 1, far, layout)
+    small = ons.Layout.contiguous(1, 8)
+    for offset in (2**63 - 1, -(2**63), 2**57):
+        with pytest.raises(ons.InvalidArgumentError, match="beyond all memory"):
+            ons.Layout.struct([(offset, small)])
+    with pytest.raises(ons.InvalidArgumentError, match="beyond all memory"):
+        small.moved(2**56).moved(2**56)
+
+
+def test_whether_blocks_overlap_does_not_depend_on_earlier_questions() -> None:
+    inner = ons.Layout.indexed([1, 2, 1], [0, 3, 11], 1)
+    assert not inner.overlaps_itself
+    assert ons.Layout.hvector(2, 1, 11, inner).overlaps_itself
+    assert not ons.Layout.hvector(2, 1, 16, inner).overlaps_itself

@@ -86,10 +86,18 @@ def test_every_rank_has_the_variables_of_torch() -> None:
     assert torch_variables(run(1, TORCH_PROGRAM))[0][5] != port
 
 
-def test_variables_of_torch_that_are_set_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_meeting_of_torch_that_is_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "here.example")
     told = torch_variables(run(2, TORCH_PROGRAM, "--env", "MASTER_PORT=29500"))
     assert [line[4:] for line in told] == [["here.example", "29500"]] * 2
+
+
+def test_ranks_do_not_have_the_numbers_of_their_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in TORCH_NAMES[:4]:
+        monkeypatch.setenv(name, "7")
+    told = torch_variables(run(2, TORCH_PROGRAM))
+    assert [line[:4] for line in told] == [["0", "2", "0", "2"], ["1", "2", "1", "2"]]
+    assert torch_variables(run(1, TORCH_PROGRAM, "--env", "WORLD_SIZE=9"))[0][:2] == ["0", "9"]
 
 
 def test_a_job_of_a_rank_has_variables_of_torch_of_its_own() -> None:

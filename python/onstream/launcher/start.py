@@ -13,7 +13,8 @@ from pathlib import Path
 from .hosts import free_port
 from .rank import LocalRank
 
-TORCH_NAMES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # as torchrun's
+MEETING_NAMES = {"MASTER_ADDR", "MASTER_PORT"}  # of torchrun, which this process's environment may give
+TORCH_NAMES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", *MEETING_NAMES}
 NOT_PASSED_ON = {"ONSTREAM_UCX_WHEEL"}  # a file that every host has in a place of its own: `import onstream` names it
 
 
@@ -48,9 +49,10 @@ def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> 
     shared["ONSTREAM_SECRET"] = meeting.secret
     if meeting.port is not None:
         shared["ONSTREAM_PORT"] = str(meeting.port)
-    if "ONSTREAM_RANK" in os.environ:  # this launcher is in a rank of another job, which set these for itself
-        for name in TORCH_NAMES - set(added):
-            shared.pop(name, None)
+    # No number of this process is right for all its ranks. In a rank of another job it has that one's meeting, too.
+    kept = set() if "ONSTREAM_RANK" in os.environ else MEETING_NAMES
+    for name in TORCH_NAMES - kept - set(added):
+        shared.pop(name, None)
     torch = meeting.size, local_size, meeting.torch_address, meeting.torch_port
     for name, value in zip(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"), torch, strict=True):
         shared.setdefault(name, str(value))

@@ -25,7 +25,8 @@ struct Bounds {
     is_empty = false;
   }
   void add(std::int64_t offset, const Layout& layout) {
-    add(offset + layout.lower_bound(), offset + layout.lower_bound() + layout.extent());
+    const std::int64_t begin = layout_sum(offset, layout.lower_bound());
+    add(begin, layout_sum(begin, layout.extent()));
   }
 };
 
@@ -78,7 +79,7 @@ Layout Layout::subarray(const std::vector<std::int64_t>& shape, const std::vecto
             "a layout subarray: dimension ", d, " has ", shape[d], " elements, and ", subshape[d], " from ", start[d],
             " on are not among them");
     layout = repeated(subshape[d], stride, layout);
-    offset += layout_product(start[d], stride);
+    offset = layout_sum(offset, layout_product(start[d], stride));
     stride = layout_product(stride, shape[d]);
   }
   return layout.moved(offset).resized(of.lower_bound(), stride);
@@ -124,18 +125,15 @@ Layout Layout::structured(const std::vector<LayoutField>& fields) {
 }
 
 Layout Layout::resized(std::int64_t lower_bound, std::int64_t extent) const {
-  (void)layout_product(extent, 1);
-  (void)layout_product(lower_bound, 1);
   Layout layout = *this;
-  LayoutMaker::set_bounds(layout, lower_bound, lower_bound + extent);
+  LayoutMaker::set_bounds(layout, lower_bound, layout_sum(layout_sum(lower_bound, 0), extent));
   return layout;
 }
 
 Layout Layout::moved(std::int64_t bytes) const {
-  (void)layout_product(bytes, 1);
   Layout layout = *this;
   if (layout.bytes() > 0) LayoutMaker::move(layout, bytes);
-  LayoutMaker::set_bounds(layout, lower_ + bytes, upper_ + bytes);
+  LayoutMaker::set_bounds(layout, layout_sum(lower_, bytes), layout_sum(upper_, bytes));
   return layout;
 }
 

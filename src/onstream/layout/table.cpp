@@ -1,7 +1,6 @@
 #include "onstream/layout/table.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <span>
 
 #include "onstream/base/error.hpp"
@@ -12,7 +11,10 @@ namespace onstream {
 
 namespace {
 
-constexpr std::int64_t kLargest = std::int64_t{1} << 62;
+// More than any memory has; sums of what the dimensions of a layout, and its offsets, reach do not overflow.
+constexpr std::int64_t kLargest = std::int64_t{1} << 56;
+
+bool is_within(std::int64_t bytes) { return -kLargest <= bytes && bytes <= kLargest; }
 
 LayoutView view_of(std::uint64_t run_bytes, std::span<const LayoutMaker::Dimension> dims) {
   LayoutView view;
@@ -46,15 +48,24 @@ std::vector<LayoutMaker::Dimension> dims_of(const LayoutView& view) {
 
 std::int64_t layout_product(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
-  const bool too_large = __builtin_mul_overflow(a, b, &product) || std::abs(product) > kLargest;
-  require(!too_large, "a layout of ", a, " x ", b, " bytes is larger than memory");
+  const bool fits = !__builtin_mul_overflow(a, b, &product) && is_within(product);
+  require(fits, "a layout of ", a, " x ", b, " bytes is larger than memory");
   return product;
 }
+
+std::int64_t layout_sum(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  const bool fits = !__builtin_add_overflow(a, b, &sum) && is_within(sum);
+  require(fits, "a layout reaches ", a, " + ", b, " bytes far, beyond all memory");
+  return sum;
+}
+
+void LayoutMaker::move(Layout& layout, std::int64_t bytes) { layout.offset_ = layout_sum(layout.offset_, bytes); }
 
 void LayoutMaker::add_block(const Block& block) {
   require(blocks_.size() < Layout::kMostParts, "a layout has more than ", Layout::kMostParts,
           " parts; make it of larger blocks, or send it in pieces");
-  require(std::abs(block.offset) <= kLargest, "a layout reaches ", block.offset, " bytes far, beyond all memory");
+  (void)layout_sum(block.offset, 0);
   blocks_.push_back(block);
 }
 
@@ -78,7 +89,9 @@ void LayoutMaker::add_nest(std::int64_t offset, const LayoutView& view) {
 
 void LayoutMaker::add(std::int64_t offset, const Layout& layout) {
   if (layout.bytes() == 0) return;
-  const std::int64_t base = offset + layout.origin();
+  require(layout.bytes() <= static_cast<std::uint64_t>(kLargest), "a layout of ", layout.bytes(),
+          " B is larger than memory");
+  const std::int64_t base = layout_sum(offset, layout.origin());
   if (layout.is_nest()) return add_nest(base, layout.nest());
   const LayoutTable& table = *layout.table();
   Cursor outer(layout.nest(), 0);
@@ -225,10 +238,12 @@ Layout LayoutMaker::repeated(std::int64_t count, std::int64_t stride, const Layo
     return layout;
   }
   put_around(dims, {count, stride});
-  Layout layout = of;
   if (dims.size() <= LayoutView::kMaxDims) {
     std::reverse(dims.begin(), dims.end());
+    Layout layout;
+    layout.offset_ = of.offset_;
     layout.view_ = view_of(of.view_.run_bytes, dims);
+    layout.table_ = std::make_shared<LayoutTable>(*of.table_);  // whether blocks meet depends on how they repeat
     return layout;
   }
   LayoutMaker maker;  // written out

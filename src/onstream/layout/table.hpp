@@ -23,7 +23,12 @@ struct LayoutTable {
   std::vector<LayoutView> nests;
   std::int64_t lowest = 0;  // of the parts, as Layout's
   std::int64_t highest = 0;
-  mutable std::atomic<bool> is_disjoint = false;  // found out once: no two of the layout's blocks share a byte
+  // Found out once: no two blocks of the layout share a byte. Layouts of one table repeat it alike.
+  mutable std::atomic<bool> is_disjoint = false;
+
+  LayoutTable() = default;
+  LayoutTable(const LayoutTable& other)
+      : parts(other.parts), nests(other.nests), lowest(other.lowest), highest(other.highest) {}
 
   std::uint64_t bytes() const { return parts.back().position; }
   std::size_t count() const { return parts.size() - 1; }
@@ -60,7 +65,7 @@ class LayoutMaker {
     layout.lower_ = lower;
     layout.upper_ = upper;
   }
-  static void move(Layout& layout, std::int64_t bytes) { layout.offset_ += bytes; }
+  static void move(Layout& layout, std::int64_t bytes);
 
  private:
   struct Block {
@@ -76,7 +81,8 @@ class LayoutMaker {
   std::vector<LayoutView> nests_;
 };
 
-// A product that stays within what a buffer can have; throws invalid_argument.
+// A product, and a sum, that stay within what a buffer can have; they throw invalid_argument.
 std::int64_t layout_product(std::int64_t a, std::int64_t b);
+std::int64_t layout_sum(std::int64_t a, std::int64_t b);
 
 }  // namespace onstream

@@ -244,8 +244,7 @@ class Neighbourhood::Implementation {
     }
     if (moves.empty()) return {};
     const collective::ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first(), &ranks_, 0};
-    auto program = std::make_shared<const collective::NetworkProgram>(place, *spares_, call, moves);
-    return collective::work_of(std::move(program), call, true);
+    return collective::work_of(std::make_shared<const collective::NetworkProgram>(place, *spares_, call, moves), call);
   }
 
   template <int kMost>

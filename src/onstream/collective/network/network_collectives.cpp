@@ -25,14 +25,14 @@ constexpr std::size_t kMostKept = std::size_t{64} << 10;  // bytes of scratch th
 
 }  // namespace
 
-CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call, bool small) {
+CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call) {
   CompiledCall work;
   KernelLaunch launch;
   launch.set(program_kernel(), RunProgram{program.get()}, {1, 1});
   work.add(std::move(launch));
+  work.by_lines = program->scratch_bytes() <= kMostKept;
   work.keep(std::move(program));
   work.buffers = {call.input, call.output};
-  work.by_lines = small;
   return work;
 }
 
@@ -69,9 +69,7 @@ void NetworkCollectives::check(const CollectiveCall& call) {
 
 CompiledCall NetworkCollectives::compile(const CollectiveCall& call) const {
   const ProgramPlace place{fabric_, fabric_->wait_view(), lease_, lease_->first() + call.channel, &ranks_, rank_};
-  const std::size_t ranks = ranks_.size();
-  const bool small = call.count * size_of(call.type) * ranks <= kMostKept;
-  return work_of(std::make_shared<const NetworkProgram>(place, *spares_, call), call, small);
+  return work_of(std::make_shared<const NetworkProgram>(place, *spares_, call), call);
 }
 
 std::string NetworkCollectives::explain(const CollectiveCall& call) const {

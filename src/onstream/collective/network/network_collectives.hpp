@@ -16,8 +16,8 @@ namespace onstream::collective {
 
 class NetworkProgram;
 
-// The program as work for a stream or a host. Equal calls find it again if it is small.
-CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call, bool small);
+// The program as work for a stream or a host. Equal calls find it again if it keeps little memory.
+CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const CollectiveCall& call);
 
 class NetworkCollectives {
  public:

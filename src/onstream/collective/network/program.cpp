@@ -56,7 +56,10 @@ bool NetworkProgram::is_one_exchange(std::size_t bytes, std::size_t ranks) {
   return ranks == 1 || static_cast<double>(bytes) * (n - 1) / n * (n - 2 + kAddTime * (n - 1)) <= kTripBytes;
 }
 
-std::byte* NetworkProgram::scratch(std::size_t bytes) { return kept_.emplace_back(spares_.lease(bytes)).get(); }
+std::byte* NetworkProgram::scratch(std::size_t bytes) {
+  scratch_bytes_ += bytes;
+  return kept_.emplace_back(spares_.lease(bytes)).get();
+}
 
 void NetworkProgram::pair(Phase& phase, int peer, const std::byte* out, std::size_t out_bytes, std::byte* in,
                           std::size_t in_bytes) {

@@ -40,6 +40,7 @@ class NetworkProgram {
   NetworkProgram(const ProgramPlace& place, ScratchPool& spares, const CollectiveCall& call,
                  const std::vector<EdgeMove>& moves);
   void run() const;
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
 
   // Whether a sum of so many bytes takes one exchange of whole inputs. Two exchanges cost another trip, but each rank
   // gives 2 (n - 1) / n of its bytes instead of n - 1, and adds (n - 1) / n of them instead of n - 1.
@@ -78,6 +79,7 @@ class NetworkProgram {
   std::size_t element_;
   ScratchPool& spares_;
   std::vector<std::shared_ptr<std::byte>> kept_;
+  std::size_t scratch_bytes_ = 0;  // in kept_
   std::vector<Phase> phases_;
 };
 

@@ -42,6 +42,8 @@ class Proxy {
   std::size_t chunk_bytes(int peer) const {
     return remote(peer) ? std::min(chunk_bytes_, RemoteSlots::kChunkBytes) : chunk_bytes_;
   }
+  // The word that becomes 1 behind each request; null: the peer looks at the slots themselves.
+  std::uint64_t* asks(int peer) const { return remote(peer) ? remote_->asks(peer) : nullptr; }
   // Comes before ops ask the peer.
   void open(int peer) {
     if (remote(peer)) remote_->open(peer);

@@ -38,8 +38,9 @@ constexpr std::uint64_t token_of(int peer, std::size_t number) {
 RemoteSlots::RemoteSlots(const Fabric& fabric, Perform perform)
     : network_(fabric.network()),
       perform_(std::move(perform)),
-      memory_(zero_pages(static_cast<std::size_t>(fabric.size()) * kSlots * kSlotBytes,
+      memory_(zero_pages(static_cast<std::size_t>(fabric.size()) * (kSlots * kSlotBytes + sizeof(std::uint64_t)),
                          "one-sided ops on ranks of other hosts")),
+      asks_(reinterpret_cast<std::uint64_t*>(memory_.get() + token_of(fabric.size(), 0) * kSlotBytes)),
       peers_(static_cast<std::size_t>(fabric.size())),
       reply_(kChunkBytes) {
   network_->serve(kService, *this);
@@ -61,7 +62,9 @@ void RemoteSlots::open(int peer) {
 bool RemoteSlots::look() {
   bool sent = false;
   for (const int peer : open_) {
-    if (of(peer).lost) continue;
+    if (HostGroup::load_relaxed(asks(peer)) == 0 || of(peer).lost) continue;
+    // One that comes meanwhile is seen now, or sets the word again.
+    (void)std::atomic_ref(*asks(peer)).exchange(0, std::memory_order_acq_rel);
     for (std::size_t number = 0; number < kSlots; ++number) {
       const ProxyRequest* const request = slot(peer, number);
       if (of(peer).slots[number].asked || HostGroup::load_acquire(&request->work) == 0) continue;

@@ -34,6 +34,9 @@ class RemoteSlots final : public net::NetworkService {
   static constexpr std::size_t kChunkBytes = net::kMaxSendBytes;
 
   ProxyRequest* slot(int peer, std::size_t number) const;
+  // Not 0: a slot of the peer's has a request, which was written before. One word a peer, all side by side: slots lie
+  // far apart, and every wait looks.
+  std::uint64_t* asks(int peer) const { return asks_ + peer; }
   // Comes before any op asks the peer. For any thread.
   void open(int peer);
   // For a graph, which may outlive this object.
@@ -67,6 +70,7 @@ class RemoteSlots final : public net::NetworkService {
   std::shared_ptr<net::NetworkProxy> network_;
   Perform perform_;
   std::shared_ptr<std::byte> memory_;
+  std::uint64_t* asks_;           // in memory_
   std::vector<PeerSlots> peers_;  // by rank
   std::vector<int> open_;
   std::vector<std::byte> reply_;

@@ -308,6 +308,7 @@ void Batch::ask_proxy(int peer, std::size_t number, const one_sided::ProxyReques
   add(store_step(address_of(&slot->bytes), request.bytes, 8));
   add(store_step(address_of(&slot->value), request.value, 8));
   add(store_step(address_of(&slot->work), request.work, 8));
+  if (std::uint64_t* const asks = one_sided_->proxy().asks(peer)) add(store_step(address_of(asks), 1, 8));
 }
 
 void Batch::await_proxy(int peer, std::size_t number) {

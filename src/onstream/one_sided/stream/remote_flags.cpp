@@ -26,7 +26,11 @@ RemoteFlags::RemoteFlags(const Fabric& fabric, const Counts& counts, Find find)
   network_->serve(kService, *this);
 }
 
-RemoteFlags::~RemoteFlags() { network_->withdraw(kService); }
+// A barrier may have returned while another thread had the network, and has its number told here.
+RemoteFlags::~RemoteFlags() {
+  network_->with([&] { (void)look(); });
+  network_->withdraw(kService);
+}
 
 std::uint64_t RemoteFlags::generation_of(int slot) const {
   const auto place = static_cast<std::size_t>(slot);
@@ -56,8 +60,9 @@ void RemoteFlags::watch(std::span<const FlagsPlace> barriers, const std::vector<
         const auto* const first = reinterpret_cast<const std::byte*>(at.flags);
         if (first < from || first >= from + counts_.bytes_of_a_rank) continue;  // of this host
         const auto mine = static_cast<std::size_t>(place);
-        watch.others.push_back(
-            {member, at.flags + mine, at.words == nullptr ? nullptr : at.words + mine * kExchangeWords});
+        std::uint64_t* const words = at.words == nullptr ? nullptr : at.words + mine * kExchangeWords;
+        HostGroup::store_relaxed(at.flags + mine, 0);  // an older team had the slot
+        watch.others.push_back({member, at.flags + mine, words});
       }
       if (!watch.others.empty()) watches_.push_back(std::move(watch));
     }
@@ -66,6 +71,7 @@ void RemoteFlags::watch(std::span<const FlagsPlace> barriers, const std::vector<
 
 void RemoteFlags::forget(int slot) {
   network_->with([&] {
+    (void)look();  // as at the end
     std::erase_if(watches_, [&](const Watch& watch) { return watch.place.slot == slot; });
     const auto place = static_cast<std::size_t>(slot);
     if (place < generations_.size()) generations_[place] = 0;
@@ -109,8 +115,10 @@ void RemoteFlags::on_message(int peer, net::Bytes header, net::Bytes payload) {
   require(exists && message.member >= 0 && message.member < size_, "rank ", peer, " comes to a barrier as member ",
           message.member, " of a team with words ", message.place.slot, '.', message.place.kind,
           ", which do not exist");
-  if (generation_of(message.place.slot) == message.generation) return apply(message);
-  early_.push_back(message);
+  if (message.generation != 0 && generation_of(message.place.slot) == message.generation) return apply(message);
+  // Of the team of all, which the peer has made already; else of a team that has gone.
+  const auto most = static_cast<std::size_t>(2 * counts_.kinds * size_);
+  if (message.place.slot == 0 && generation_of(0) == 0 && early_.size() < most) early_.push_back(message);
 }
 
 void RemoteFlags::apply(const FlagsMessage& message) {

@@ -4,8 +4,8 @@
 // network carries a number that changes there over, with the words that this rank exchanged just before, and stores
 // them at the same places of the member. Numbers only grow, and words change behind a barrier alone, so messages may
 // overtake each other: an older one is dropped. The words of a slot go from team to team: each message names the
-// generation of the slot, so that one of a team that has gone touches nothing, and one of a team that this rank has not
-// made yet is kept for it.
+// generation of the slot, so that one of a team that has gone touches nothing. One of the first team, of all ranks, is
+// kept until this rank has made it too; members of others make them together.
 #pragma once
 
 #include <array>

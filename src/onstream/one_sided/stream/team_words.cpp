@@ -103,11 +103,6 @@ std::uint64_t* TeamWords::exchanged(int slot, int rank, int member) const {
 void TeamWords::zero(StreamPool& streams, int slot) {
   std::memset(flags(CallerKind::host, slot, rank_), 0, host_bytes_);
   streams.copy_now(flags(CallerKind::stream, slot, rank_), zeroes_.get(), 2 * flag_bytes_);
-  for (int rank = 0; rank < size_; ++rank) {
-    if (!apart_[static_cast<std::size_t>(rank)]) continue;
-    std::memset(flags(CallerKind::host, slot, rank), 0, host_bytes_);
-    std::memset(flags(CallerKind::stream, slot, rank), 0, 2 * flag_bytes_);
-  }
 }
 
 void TeamWords::install(int slot, std::uint64_t generation) {

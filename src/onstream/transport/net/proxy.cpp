@@ -76,6 +76,7 @@ bool NetworkProxy::move() {
 bool NetworkProxy::turn() {
   if (failed_.load(std::memory_order_acquire)) [[unlikely]] {
     wanted_.store(false, std::memory_order_seq_cst);
+    if (hands_.held_here()) return false;  // an event that fails the world: a later turn ends the network
     const std::lock_guard lock(hands_);
     network_.reset();
     return false;
@@ -99,7 +100,7 @@ bool NetworkProxy::turn() {
 
 void NetworkProxy::Hands::lock() {
   while (!try_lock()) {
-    if (owner_.load(std::memory_order_relaxed) == this_thread()) {
+    if (held_here()) {
       onstream::fail(ErrorCode::invalid_argument,
                      "a call from a signal handler, or from an event, came while its thread moves the network; "
                      "call it later");

@@ -138,6 +138,7 @@ class NetworkProxy final : public NetworkEvents {
       return owner_.compare_exchange_strong(nobody, this_thread(), std::memory_order_acquire);
     }
     void lock();  // throws invalid_argument in the thread that holds it
+    bool held_here() const { return owner_.load(std::memory_order_relaxed) == this_thread(); }
     // The fence keeps a look at wanted_ behind it.
     void unlock() {
       owner_.store(0, std::memory_order_release);
