@@ -98,7 +98,7 @@ def test_null_is_one_and_no_rank() -> None:
 
 
 MISTAKES: list[tuple[Callable[[ons.World], Any], str]] = [
-    (lambda w: w.send(np.ones(4)[::2], ons.null), "contiguous"),
+    (lambda w: w.send(np.ma.ones(4), ons.null), "data and mask"),
     (lambda w: w.send(3, ons.null), "onstream cannot address a builtins.int"),
     (lambda w: w.recv(b"1234", ons.null), "read-only"),
     (lambda w: w.send(np.ones(1), ons.null, tag="1"), "tag is '1'"),

@@ -262,7 +262,10 @@ CASE(a_call_of_a_failed_world_is_refused_however_often_it_was_made) {
     const CollectiveCall call = all_reduce({buffer.data(), buffer.data(), kCount, ElementType::float64});
     const OwnStream stream(world);
     for (int i = 0; i < 3; ++i) run(world, call, &stream);
-    world.barrier();
+    try {
+      world.barrier();
+    } catch (const Error&) {  // the other rank is past it, and the world is over
+    }
     world.abort("it is over");
     CHECK_THROWS(world.collective().run(call, stream), "it is over");
     CHECK_THROWS(world.collective().run(call), "it is over");

@@ -79,6 +79,8 @@ class Network {
   // Forgets the peer, without on_lost(): all memory lent for it is released in the next progress(). Messages under way
   // may be lost, and the peer, unless it forgets this rank too, is told of a loss.
   virtual void disconnect(int peer) = 0;
+  // For a world that has failed: the end waits for no message that is under way. They may be lost.
+  virtual void abandon() {}
   // What carries the bytes, for people: "tcp over eth0".
   virtual std::string describe() const = 0;
 };

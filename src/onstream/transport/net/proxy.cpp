@@ -78,6 +78,7 @@ bool NetworkProxy::turn() {
     wanted_.store(false, std::memory_order_seq_cst);
     if (hands_.held_here()) return false;  // an event that fails the world: a later turn ends the network
     const std::lock_guard lock(hands_);
+    if (network_ != nullptr) network_->abandon();
     network_.reset();
     return false;
   }

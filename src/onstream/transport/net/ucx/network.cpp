@@ -35,8 +35,10 @@ UcxNetwork::~UcxNetwork() {
   for (auto& [number, offer] : offers_)
     if (offer.descriptor != nullptr) unwanted_.push_back(offer.descriptor);
   drop_unwanted();
-  for (const auto& peer : peers_)
-    if (peer != nullptr && peer->endpoint != nullptr && peer->state == UcxPeerState::connected) flush(*peer);
+  for (const auto& peer : peers_) {
+    const bool has_more = peer != nullptr && peer->endpoint != nullptr && peer->state == UcxPeerState::connected;
+    if (has_more && !abandoned_) flush(*peer);  // which waits for a peer that stands still
+  }
   turn_while([this] { return flushes_ > 0; });
   for (auto& peer : peers_) {
     if (peer == nullptr) continue;

@@ -43,6 +43,7 @@ class UcxNetwork final : public Network {
   int descriptor() const override { return worker_.descriptor(); }
   bool arm() override;
   void disconnect(int peer) override;
+  void abandon() override { abandoned_ = true; }
   std::string describe() const override;
 
  private:
@@ -107,6 +108,7 @@ class UcxNetwork final : public Network {
   std::uint64_t strangers_ = 0;
   int flushes_ = 0;
   bool unsettled_ = false;  // a peer was heard of, fails or closes
+  bool abandoned_ = false;
   UcxWorker worker_;
 };
 
