@@ -221,18 +221,14 @@ void synchronize(PyWorld& self, nb::handle stream) {
 void barrier(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
   const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
-  const bool one_host = world->fabric()->network() == nullptr;
-  if (!choice.stream && !one_host) return run_together(self.state(), "barrier", [world] { world->barrier(); });
-  if (choice.stream) world->fabric()->check([] { return std::string("a barrier"); });
-  if (choice.stream && one_host) return world->team()->barrier(*choice.stream);
-  const BlockingCall blocking(self.state());  // on a stream too it waits for the ranks where they compare their calls
+  if (choice.stream) {
+    world->fabric()->check([] { return std::string("a barrier"); });
+    return world->team()->barrier(*choice.stream);
+  }
+  const BlockingCall blocking(self.state());
   interruptible(
       [&] {
-        if (choice.stream) {
-          world->collective().run(collective::barrier(), *choice.stream);
-        } else {
-          world->barrier();
-        }
+        world->barrier();
         return true;
       },
       [&] { abort_interrupted(*world, "barrier"); });
