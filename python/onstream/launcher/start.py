@@ -34,6 +34,11 @@ def meeting_on_one_host(size: int) -> Meeting:
     return Meeting(size, f"unix:onstream-run-{secrets.token_hex(16)}", torch_port=free_port())
 
 
+def given_meeting() -> set[str]:
+    """The names of a meeting of torch that this process's environment may give: in a rank of another job it has that one's."""
+    return set() if "ONSTREAM_RANK" in os.environ else MEETING_NAMES
+
+
 def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> dict[str, str]:
     """The variables that all ranks of this host have: this process's, the added ones, and the job's."""
     shared = {**os.environ, **added}
@@ -49,9 +54,8 @@ def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> 
     shared["ONSTREAM_SECRET"] = meeting.secret
     if meeting.port is not None:
         shared["ONSTREAM_PORT"] = str(meeting.port)
-    # No number of this process is right for all its ranks. In a rank of another job it has that one's meeting, too.
-    kept = set() if "ONSTREAM_RANK" in os.environ else MEETING_NAMES
-    for name in TORCH_NAMES - kept - set(added):
+    # No number of this process is right for all its ranks.
+    for name in TORCH_NAMES - given_meeting() - set(added):
         shared.pop(name, None)
     torch = meeting.size, local_size, meeting.torch_address, meeting.torch_port
     for name, value in zip(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"), torch, strict=True):
@@ -61,7 +65,7 @@ def environment(added: Mapping[str, str], meeting: Meeting, local_size: int) -> 
 
 def passed_on(added: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """The variables that ranks on other hosts get: of this process's environment, and the added ones."""
-    given = set(names) if "ONSTREAM_RANK" in os.environ else {*names, "MASTER_ADDR", "MASTER_PORT"}
+    given = {*names, *given_meeting()}
     own = {
         name: value
         for name, value in os.environ.items()
