@@ -173,10 +173,10 @@ CASE(what_is_kept_is_replaced_and_forgotten) {
   const auto device = open_device("host", 0);
   const auto memory = device->allocate(kBytes, MemoryKind::device);
   const collective::Buffers buffers = {{{memory->data(), device->inspect(memory->data()), device->frees()}, {}}};
-  const auto made = [](int most, bool by_lines) {
+  const auto made = [](int most, bool reusable) {
     CompiledCall work;
     work.most = most;
-    work.by_lines = by_lines;
+    work.reusable = reusable;
     return std::make_shared<const CompiledCall>(work);
   };
   const auto call = [&](int root) { return collective::broadcast({memory->data(), nullptr, 8, {}}, root); };

@@ -49,7 +49,7 @@ CompiledCall Compiler::by_algorithm(Channel& channel, const CollectiveCall& call
     for (KernelLaunch& stage : stages(channel, call, most)) work.add(std::move(stage));
   } else {
     work.add(prepare(*fabric_, channel, ranks_, call, most));
-    work.by_lines = is_by_lines(call.algorithm);
+    work.reusable = is_by_lines(call.algorithm);
   }
   return work;
 }

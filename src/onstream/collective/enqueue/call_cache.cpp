@@ -65,7 +65,7 @@ const CompiledCall* CallCache::find(const CollectiveCall& call, const Device& de
 }
 
 void CallCache::keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const CompiledCall> work) {
-  if (!is_plain(call) || !work->by_lines) return;
+  if (!is_plain(call) || !work->reusable) return;
   const Words words = words_of(call);
   entries_[place_of(words, call.receive_counts)] = {words, counts_of(call), buffers, std::move(work)};
 }

@@ -25,7 +25,7 @@ struct CompiledCall {
   std::shared_ptr<const void> kept;      // until all that is done
   std::array<const void*, 2> buffers{};  // of the call
   int most = 0;                          // blocks that it might have had (BlockBudget)
-  bool by_lines = false;                 // no peer's address is in it
+  bool reusable = false;                 // for equal calls: no peer's address is in it, and it keeps little memory
 
   // Adds a kernel behind the ones before; does nothing if `next` is none.
   void add(KernelLaunch next) {

@@ -217,7 +217,7 @@ class Neighbourhood::Implementation {
     CompiledCall work;
     work.buffers = {call.input, call.output};
     work.most = channel_->budget().of_next_call();
-    work.by_lines = parts.most <= small(call);
+    work.reusable = parts.most <= small(call);
     work.add(half_ <= collective::kFewEdges ? launching<collective::kFewEdges>(call, parts, work.most)
                                             : launching<collective::kMostEdges>(call, parts, work.most));
     return work;

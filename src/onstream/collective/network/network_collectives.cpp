@@ -30,7 +30,7 @@ CompiledCall work_of(std::shared_ptr<const NetworkProgram> program, const Collec
   KernelLaunch launch;
   launch.set(program_kernel(), RunProgram{program.get()}, {1, 1});
   work.add(std::move(launch));
-  work.by_lines = program->scratch_bytes() <= kMostKept;
+  work.reusable = program->scratch_bytes() <= kMostKept;
   work.keep(std::move(program));
   work.buffers = {call.input, call.output};
   return work;

@@ -137,10 +137,6 @@ void RemoteSlots::end_if_over(int peer, std::size_t number) {
   HostGroup::store_release(&slot(peer, number)->work, 0);  // pairs with the asker's wait
 }
 
-void RemoteSlots::on_offer(int peer, net::Bytes, std::uint64_t bytes, std::uint64_t) {
-  fail(ErrorCode::invalid_argument, "rank ", peer, " offers ", bytes, " B for a one-sided op, which sends all at once");
-}
-
 void RemoteSlots::on_lost(int peer) { of(peer).lost = true; }
 
 }  // namespace onstream::one_sided

@@ -44,8 +44,6 @@ class RemoteSlots final : public net::NetworkService {
 
   bool look() override;
   void on_message(int peer, net::Bytes header, net::Bytes payload) override;
-  void on_offer(int peer, net::Bytes header, std::uint64_t bytes, std::uint64_t offer) override;
-  void on_taken(std::uint64_t) override {}
   void on_released(std::uint64_t token) override;
   void on_lost(int peer) override;
 

@@ -50,21 +50,19 @@ void RemoteFlags::install(int slot, std::uint64_t generation) {
   });
 }
 
-void RemoteFlags::watch(std::span<const FlagsPlace> barriers, const std::vector<int>& members, int place) {
+void RemoteFlags::watch(std::span<const FlagsPlace> barriers, const std::vector<int>& others, int place) {
+  if (others.empty()) return;
   network_->with([&] {
     for (const FlagsPlace& barrier : barriers) {
       Watch watch{barrier, generation_of(barrier.slot), place, {}};
-      for (const int member : members) {
-        const std::byte* const from = stand_in(member);
+      for (const int member : others) {
         const FlagsMemory at = find_(barrier, member);
-        const auto* const first = reinterpret_cast<const std::byte*>(at.flags);
-        if (first < from || first >= from + counts_.bytes_of_a_rank) continue;  // of this host
         const auto mine = static_cast<std::size_t>(place);
         std::uint64_t* const words = at.words == nullptr ? nullptr : at.words + mine * kExchangeWords;
         HostGroup::store_relaxed(at.flags + mine, 0);  // an older team had the slot
         watch.others.push_back({member, at.flags + mine, words});
       }
-      if (!watch.others.empty()) watches_.push_back(std::move(watch));
+      watches_.push_back(std::move(watch));
     }
   });
 }
@@ -130,10 +128,6 @@ void RemoteFlags::apply(const FlagsMessage& message) {
     HostGroup::store_relaxed(own.words + member * kExchangeWords + i, message.words[i]);
   }
   HostGroup::store_release(flag, message.number);  // pairs with TeamView::await
-}
-
-void RemoteFlags::on_offer(int peer, net::Bytes, std::uint64_t bytes, std::uint64_t) {
-  fail(ErrorCode::invalid_argument, "rank ", peer, " offers ", bytes, " B for a barrier, which has none");
 }
 
 void RemoteFlags::on_lost(int peer) {

@@ -53,16 +53,14 @@ class RemoteFlags final : public net::NetworkService {
   }
   // From now on the slot is of a team with this generation, the same at all members. All its words are 0.
   void install(int slot, std::uint64_t generation);
-  // Carries the numbers of these barriers over, which this rank stores as member `place` of `members`.
-  void watch(std::span<const FlagsPlace> barriers, const std::vector<int>& members, int place);
+  // Carries the numbers of these barriers over, which this rank stores as member `place`, to the members on other
+  // hosts.
+  void watch(std::span<const FlagsPlace> barriers, const std::vector<int>& others, int place);
   // From now on nothing is stored to the slot's words, which may be set to 0 then.
   void forget(int slot);
 
   bool look() override;
   void on_message(int peer, net::Bytes header, net::Bytes payload) override;
-  void on_offer(int peer, net::Bytes header, std::uint64_t bytes, std::uint64_t offer) override;
-  void on_taken(std::uint64_t) override {}
-  void on_released(std::uint64_t) override {}
   void on_lost(int peer) override;
 
  private:

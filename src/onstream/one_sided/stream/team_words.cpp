@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace onstream::one_sided {
 
@@ -12,12 +13,6 @@ constexpr std::size_t kSlotLine = 128;  // words of two slots share no cache lin
 std::uint64_t bit(int slot) { return std::uint64_t{1} << slot; }
 
 std::size_t in_lines(std::size_t bytes) { return (bytes + kSlotLine - 1) / kSlotLine * kSlotLine; }
-
-std::vector<bool> apart_of(const Fabric& fabric) {
-  std::vector<bool> apart;
-  for (int rank = 0; rank < fabric.size(); ++rank) apart.push_back(fabric.is_remote(rank));
-  return apart;
-}
 
 }  // namespace
 
@@ -30,7 +25,6 @@ TeamWords::TeamWords(Fabric& fabric)
       free_(slots_ == 64 ? ~std::uint64_t{0} : bit(slots_) - 1),
       host_part_bytes_(static_cast<std::size_t>(slots_) * host_bytes_ + flag_bytes_),
       device_part_bytes_(static_cast<std::size_t>(slots_) * 2 * flag_bytes_),
-      apart_(apart_of(fabric)),
       remote_(remote_of(fabric)),  // before any rank is past the segments, and sends
       host_(fabric.segment(host_part_bytes_, MemoryKind::pinned)),
       device_(fabric.segment(device_part_bytes_, MemoryKind::device)),
@@ -116,14 +110,16 @@ void TeamWords::watch(int slot, const std::vector<int>& members) {
     if (kind == CallerKind::world && slot != 0) continue;
     places.push_back({static_cast<std::uint16_t>(kind), static_cast<std::uint16_t>(slot)});
   }
-  remote_->watch(places, members, static_cast<int>(std::ranges::find(members, rank_) - members.begin()));
+  std::vector<int> others;
+  std::ranges::copy_if(members, std::back_inserter(others), [&](int member) { return !host_->direct(member); });
+  remote_->watch(places, others, static_cast<int>(std::ranges::find(members, rank_) - members.begin()));
 }
 
 std::byte* TeamWords::host_part(int rank) const {
-  return apart_[static_cast<std::size_t>(rank)] ? remote_->stand_in(rank) : host_->peer(rank);
+  return host_->direct(rank) ? host_->peer(rank) : remote_->stand_in(rank);
 }
 std::byte* TeamWords::device_part(int rank) const {
-  return apart_[static_cast<std::size_t>(rank)] ? remote_->stand_in(rank) + host_part_bytes_ : device_->peer(rank);
+  return device_->direct(rank) ? device_->peer(rank) : remote_->stand_in(rank) + host_part_bytes_;
 }
 
 RemoteFlags::FlagsMemory TeamWords::find(RemoteFlags::FlagsPlace place, int rank) const {

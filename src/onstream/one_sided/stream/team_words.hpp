@@ -77,7 +77,6 @@ class TeamWords {
   std::uint64_t splitting_ = 0;  // of the teams that are being split
   std::size_t host_part_bytes_;
   std::size_t device_part_bytes_;
-  std::vector<bool> apart_;              // by rank: on another host
   std::unique_ptr<RemoteFlags> remote_;  // in a world of several hosts
   std::shared_ptr<Segment> host_;
   std::shared_ptr<Segment> device_;

@@ -24,6 +24,11 @@ std::uint64_t own_token(std::uint64_t token) { return token & ((std::uint64_t{1}
 
 }  // namespace
 
+void NetworkService::on_offer(int peer, Bytes, std::uint64_t bytes, std::uint64_t) {
+  onstream::fail(ErrorCode::invalid_argument, "rank ", peer, " offers ", bytes,
+                 " B to a part of the library that takes no offers");
+}
+
 NetworkProxy::NetworkProxy(int size, const Open& open, Hooks hooks)
     : hooks_(std::move(hooks)), counts_(at(size)), network_(open(*this)), waker_(make_waker()) {
   described_ = network_->describe();

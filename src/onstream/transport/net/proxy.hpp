@@ -34,9 +34,10 @@ class NetworkService {
   virtual bool look() { return false; }
   // The header without the service's number.
   virtual void on_message(int peer, Bytes header, Bytes payload) = 0;
-  virtual void on_offer(int peer, Bytes header, std::uint64_t bytes, std::uint64_t offer) = 0;
-  virtual void on_taken(std::uint64_t token) = 0;
-  virtual void on_released(std::uint64_t token) = 0;
+  // Of a service that sends all at once none comes: this throws invalid_argument.
+  virtual void on_offer(int peer, Bytes header, std::uint64_t bytes, std::uint64_t offer);
+  virtual void on_taken(std::uint64_t /*token*/) {}
+  virtual void on_released(std::uint64_t /*token*/) {}
   virtual void on_lost(int peer) = 0;
 };
 
